@@ -1,0 +1,306 @@
+"""Summation orders as trees: build, compose, compare, draw.
+
+An `Order` says in which order a reduction combines its elements. It is data: a list of levels,
+each a batch of independent additions, from which a reference sums (vectorized), a picture is
+drawn and two orders are compared. The same order serves any associative-looking operation (sum,
+maximum), so its padding leaf is called the *identity*.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+Level: TypeAlias = tuple[np.ndarray, np.ndarray]
+"""Node ids of the left and the right operands of independent additions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """A reduction of `n` elements to `len(results)` partial results.
+
+    Nodes are numbered: 0 … n−1 are the elements, n is the identity (+0 for a sum), and every
+    level adds one node an addition, in order.
+
+    Attributes:
+        name: what to call it in a report.
+        n: number of elements.
+        levels: the additions; a level uses only nodes that exist before it.
+        results: the nodes that remain.
+    """
+
+    name: str
+    n: int
+    levels: tuple[Level, ...]
+    results: np.ndarray
+
+    def __post_init__(self) -> None:
+        """Refuse an addition of a node that does not exist yet."""
+        nodes = self.n + 1
+        for left, right in self.levels:
+            if left.shape != right.shape or left.ndim != 1:
+                raise ValueError(f"order {self.name}: operands of a level differ in number")
+            if left.size and max(left.max(), right.max()) >= nodes:
+                raise ValueError(f"order {self.name}: a level uses a node that comes later")
+            nodes += left.size
+        if self.results.size and self.results.max() >= nodes:
+            raise ValueError(f"order {self.name}: a result is not a node")
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes: elements, the identity and all partial results."""
+        return self.n + 1 + sum(left.size for left, _ in self.levels)
+
+    @property
+    def additions(self) -> int:
+        """Number of additions."""
+        return self.nodes - self.n - 1
+
+    def then(self, following: Order, name: str | None = None) -> Order:
+        """This order, then `following` over its results.
+
+        Raises:
+            ValueError: `following` takes another number of elements than this one leaves.
+        """
+        if following.n != self.results.size:
+            raise ValueError(
+                f"order {following.name} takes {following.n} elements, "
+                f"{self.name} leaves {self.results.size}"
+            )
+        renamed = np.concatenate(
+            [
+                self.results,
+                [self.n],
+                np.arange(self.nodes, self.nodes + following.additions),
+            ]
+        ).astype(np.int64)
+        levels = tuple((renamed[left], renamed[right]) for left, right in following.levels)
+        joined = name or f"{self.name}, {following.name}"
+        return Order(joined, self.n, self.levels + levels, renamed[following.results])
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same trees up to the commutativity of an addition."""
+        if not isinstance(other, Order):
+            return NotImplemented
+        shared: dict[tuple[int, int], int] = {}
+        return self.n == other.n and _canonical(self, shared) == _canonical(other, shared)
+
+    def __hash__(self) -> int:
+        """Hash of the canonical trees."""
+        return hash((self.n, tuple(_canonical(self, {}))))
+
+    def expression(self, element: str = "a") -> str:
+        """The tree in parentheses, as `(a0+a2)+(a1+a3)`; several results are listed."""
+        texts = [f"{element}{i}" for i in range(self.n)] + ["0"]
+        for left, right in self.levels:
+            texts += [f"({texts[a]}+{texts[b]})" for a, b in zip(left, right, strict=True)]
+        return ", ".join(_unwrap(texts[node]) for node in self.results)
+
+    def draw(self, element: str = "a") -> str:
+        """The tree as indented text, a node a line."""
+        operands = self._operands()
+        lines: list[str] = []
+
+        def visit(node: int, prefix: str, branch: str, below: str) -> None:
+            if node <= self.n:
+                label = "0" if node == self.n else f"{element}{node}"
+            else:
+                label = "+"
+            lines.append(prefix + branch + label)
+            if node in operands:
+                left, right = operands[node]
+                visit(left, prefix + below, "├─", "│ ")
+                visit(right, prefix + below, "└─", "  ")
+
+        for node in self.results:
+            visit(int(node), "", "", "")
+        return "\n".join(lines)
+
+    def _operands(self) -> dict[int, tuple[int, int]]:
+        pairs: dict[int, tuple[int, int]] = {}
+        node = self.n + 1
+        for left, right in self.levels:
+            for a, b in zip(left, right, strict=True):
+                pairs[node] = (int(a), int(b))
+                node += 1
+        return pairs
+
+
+def _unwrap(text: str) -> str:
+    return text[1:-1] if text.startswith("(") else text
+
+
+def _canonical(order: Order, shared: dict[tuple[int, int], int]) -> list[int]:
+    """Ids of the result trees, equal for equal trees; `shared` numbers the inner nodes."""
+    ids = list(range(order.n + 1))
+    for left, right in order.levels:
+        for a, b in zip(left, right, strict=True):
+            pair = (min(ids[a], ids[b]), max(ids[a], ids[b]))
+            ids.append(shared.setdefault(pair, order.n + 1 + len(shared)))
+    return [ids[node] for node in order.results]
+
+
+class _Builder:
+    """Collects levels and hands out node ids."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.levels: list[Level] = []
+        self._next = n + 1
+
+    def add(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """One level; returns the new nodes."""
+        self.levels.append((np.array(left, np.int64), np.array(right, np.int64)))
+        new = np.arange(self._next, self._next + left.size)
+        self._next += left.size
+        return new
+
+    def order(self, name: str, results: np.ndarray) -> Order:
+        return Order(name, self.n, tuple(self.levels), np.asarray(results, np.int64))
+
+
+def next_power_of_two(n: int) -> int:
+    """The smallest power of two that is at least `n` (1 for 0)."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def sequential(n: int) -> Order:
+    """((a0 + a1) + a2) + …"""
+    return columns(np.arange(n).reshape(1, n), n, "sequential")
+
+
+def reverse(n: int) -> Order:
+    """((a[n−1] + a[n−2]) + …) + a0."""
+    return columns(np.arange(n)[::-1].reshape(1, n), n, "reverse")
+
+
+def columns(members: np.ndarray, n: int, name: str) -> Order:
+    """Each row of `members` summed from left to right, all rows at once.
+
+    Args:
+        members: element ids [results, terms]; −1 ends a row early. No terms give the identity.
+        n: number of elements.
+        name: name of the order.
+    """
+    builder = _Builder(n)
+    if members.shape[1] == 0:
+        return builder.order(name, np.full(members.shape[0], n))
+    current = np.where(members[:, 0] < 0, n, members[:, 0])
+    for term in members.T[1:]:
+        present = term >= 0
+        if present.any():
+            current[present] = builder.add(current[present], term[present])
+    return builder.order(name, current)
+
+
+def strided(n: int, slots: int) -> Order:
+    """Slot t starts at the identity and adds elements t, t + slots, t + 2·slots … in order."""
+    builder = _Builder(n)
+    current = np.full(slots, n)
+    for first in range(0, n, slots):
+        count = min(slots, n - first)
+        current[:count] = builder.add(current[:count], np.arange(first, first + count))
+    return builder.order(f"strided by {slots}", current)
+
+
+def halving(n: int) -> Order:
+    """`slot[t] += slot[t + s]` for s = n/2, n/4 … 1: also a butterfly, largest distance first.
+
+    A count that is no power of two is padded with the identity.
+    """
+    builder = _Builder(n)
+    slots = next_power_of_two(n)
+    current = np.full(slots, n)
+    current[:n] = np.arange(n)
+    while current.size > 1:
+        half = current.size // 2
+        current = builder.add(current[:half], current[half:])
+    return builder.order("halving", current)
+
+
+def pairwise(n: int) -> Order:
+    """Adjacent pairs, then pairs of pairs …: a butterfly, smallest distance first."""
+    builder = _Builder(n)
+    current = np.full(next_power_of_two(n), n)
+    current[:n] = np.arange(n)
+    while current.size > 1:
+        current = builder.add(current[::2], current[1::2])
+    return builder.order("pairwise", current)
+
+
+@functools.lru_cache(maxsize=256)
+def triton_layout(n: int, size_per_thread: int, lanes: int, warps: int) -> Order:
+    """The order of Triton's `tl.sum` over one row, Triton 3.6 and 3.7 (CONTRACTS, section 4).
+
+    Element (repeat r, warp w, lane l, vector v) of the padded row is
+    r·(warps·lanes·size) + w·(lanes·size) + l·size + v. A thread adds its elements in register
+    order, the lanes join in a butterfly with the largest distance first, then the warps.
+
+    Args:
+        n: elements of the row; the row is padded with the identity to a power of two.
+        size_per_thread: contiguous elements a thread holds.
+        lanes: lanes of a warp that share the row.
+        warps: warps that share the row.
+    """
+    padded = next_power_of_two(n)
+    tile = size_per_thread * lanes * warps
+    repeats = max(padded // tile, 1)
+    r, w, l, v = np.meshgrid(  # noqa: E741 - the letters of the formula
+        *(np.arange(k) for k in (repeats, warps, lanes, size_per_thread)), indexing="ij"
+    )
+    element = r * tile + w * (lanes * size_per_thread) + l * size_per_thread + v
+    members = element.transpose(1, 2, 0, 3).reshape(warps * lanes, repeats * size_per_thread)
+    threads = columns(members, repeats * tile, "in registers")
+    lanes_then_warps = _grouped(halving(lanes), warps).then(halving(warps))
+    order = threads.then(lanes_then_warps)
+    name = f"Triton layout: {size_per_thread} a thread, {lanes} lanes, {warps} warps"
+    return _pad_tail(order, n, name)
+
+
+def _grouped(order: Order, groups: int) -> Order:
+    """The same order within each of `groups` consecutive groups of elements."""
+    n = order.n * groups
+    builder = _Builder(n)
+    ids = np.empty((groups, order.nodes), np.int64)
+    ids[:, : order.n] = np.arange(n).reshape(groups, order.n)
+    ids[:, order.n] = n
+    node = order.n + 1
+    for left, right in order.levels:
+        new = builder.add(ids[:, left].ravel(), ids[:, right].ravel())
+        ids[:, node : node + left.size] = new.reshape(groups, left.size)
+        node += left.size
+    return builder.order(f"{order.name} in {groups} groups", ids[:, order.results].ravel())
+
+
+def _pad_tail(order: Order, n: int, name: str) -> Order:
+    """The order with elements n, n + 1 … replaced by the identity."""
+    shift = order.n - n
+    renamed = np.arange(order.nodes) - shift
+    renamed[: order.n + 1] = np.minimum(np.arange(order.n + 1), n)
+    levels = tuple((renamed[left], renamed[right]) for left, right in order.levels)
+    return Order(name, n, levels, renamed[order.results])
+
+
+def from_nested(tree: object, n: int, name: str = "given") -> Order:
+    """An order from nested pairs of element ids, as `((0, 2), (1, 3))`.
+
+    Raises:
+        ValueError: a node has not two children, or a leaf is not an element.
+    """
+    builder = _Builder(n)
+
+    def build(node: object) -> np.ndarray:
+        if isinstance(node, int):
+            if not 0 <= node < n:
+                raise ValueError(f"tree: leaf {node} is not one of the {n} elements")
+            return np.array([node])
+        if not isinstance(node, Sequence) or len(node) != 2:
+            raise ValueError(f"tree: {node!r} is neither an element nor a pair")
+        left, right = build(node[0]), build(node[1])
+        return builder.add(left, right)
+
+    return builder.order(name, build(tree))

@@ -1,0 +1,1 @@
+"""Facts of the Hopper architecture: what an H200 computes, bit by bit."""
