@@ -1,0 +1,76 @@
+"""The named operations of a reference: everything that `+ − × ÷` do not say.
+
+Each takes values and hands itself to their arithmetic; the source of its bits is there.
+"""
+
+from __future__ import annotations
+
+
+
+from exactness import arrays
+from exactness.arithmetic.base import Arithmetic
+from exactness.arithmetic.orders import Order
+from exactness.arithmetic.value import Value
+from exactness.arrays import Array
+from exactness.formats import Format
+from exactness.rounding import RNE, Rounding
+
+
+def _arithmetic(*operands: Value | float) -> Arithmetic:
+    for operand in operands:
+        if isinstance(operand, Value):
+            return operand.arithmetic
+    raise TypeError(f"no operand is a Value: {operands!r}")
+
+
+def cast(x: Value, fmt: Format, mode: Rounding = RNE) -> Value:
+    """`x` in `fmt`, rounded once from its payload."""
+    return x.arithmetic.operate("cast", x, fmt=fmt, mode=mode)
+
+
+def constant(number: float, fmt: Format, like: Value) -> Value:
+    """A Python number as a host constant of `fmt`: f64 to `fmt` in one rounding."""
+    return like.arithmetic.constant(number, fmt, like.payload)
+
+
+def fma(a: Value, b: Value | float, c: Value | float) -> Value:
+    """The product a · b plus c, rounded once."""
+    return _arithmetic(a, b, c).operate("fma", a, b, c)
+
+
+def sqrt(x: Value) -> Value:
+    """The correctly rounded square root."""
+    return x.arithmetic.operate("sqrt", x)
+
+
+def minimum(x: Value, y: Value | float) -> Value:
+    """`fminf`: a NaN gives way to a number, −0 is less than +0."""
+    return x.arithmetic.operate("minimum", x, y)
+
+
+def maximum(x: Value, y: Value | float) -> Value:
+    """`fmaxf`: a NaN gives way to a number, +0 is greater than −0."""
+    return x.arithmetic.operate("maximum", x, y)
+
+
+def sum_(x: Value, *, order: Order, axis: int = -1) -> Value:
+    """The sum along `axis` (kept, size 1) in `order`, each addition rounded to the format."""
+    return x.arithmetic.operate("sum", x, order=order, axis=axis)
+
+
+def max_(x: Value, *, order: Order, axis: int = -1) -> Value:
+    """The maximum along `axis` (kept, size 1) from −inf, NaN ignored."""
+    return x.arithmetic.operate("max", x, order=order, axis=axis)
+
+
+def equal(x: Value, y: Value | float) -> Array:
+    """A plain boolean array; NaN equals nothing, −0 equals +0."""
+    return x.arithmetic.compare("eq", x, y)
+
+
+def where(condition: Array, x: Value, y: Value | float) -> Value:
+    """`x` where the plain condition holds, else `y`; no arithmetic is done."""
+    _, other = x.arithmetic._values("where", (x, y))
+    return Value(x.arithmetic, arrays.where(condition, x.payload, other.payload), x.format)
+
+
