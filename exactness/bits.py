@@ -60,11 +60,13 @@ def is_torch(x: Any) -> bool:
 
 
 def format_of(x: Any) -> AnyFormat:
-    """The format of the elements of a NumPy array or torch tensor.
+    """The format of the elements of `Bits`, a NumPy array or a torch tensor.
 
     Raises:
         TypeError: `x` is neither, or of a dtype without a format (complex, object …).
     """
+    if isinstance(x, Bits):
+        return x.format
     if not (is_torch(x) or isinstance(x, (np.ndarray, np.generic))):
         raise TypeError(
             f"expected a NumPy array or a torch tensor, got {type(x).__name__}: {x!r:.60}"

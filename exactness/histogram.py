@@ -40,10 +40,9 @@ class Histogram:
             excluded: how many of its zeros stand for something else and are not counted.
         """
         if self._top is not None and largest >= SMALL:
-            word = distances.dtype.type
-            large = distances[distances >= SMALL]
-            _count(self._top, large >> word(self._bits - DIGIT))
+            _count(self._top, distances >> distances.dtype.type(self._bits - DIGIT))
             distances = distances[distances < SMALL]
+            self._top[0] -= distances.size
         _count(self.small, distances)
         self.small[0] -= excluded
 
@@ -124,9 +123,9 @@ def _count(into: np.ndarray, values: np.ndarray) -> None:
 
 def _count_below(counts: dict[int, np.ndarray], distances: np.ndarray, shift: int) -> None:
     word = distances.dtype.type
-    large = distances[distances >= SMALL]
-    upper = large >> word(shift)
-    digits = upper & word(SMALL - 1)
-    prefixes = upper >> word(DIGIT)
+    prefixes = distances >> word(shift + DIGIT)
     for prefix, into in counts.items():
-        _count(into, digits[prefixes == prefix])
+        matching = distances[prefixes == prefix]
+        if prefix == 0:
+            matching = matching[matching >= SMALL]
+        _count(into, (matching >> word(shift)) & word(SMALL - 1))

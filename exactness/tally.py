@@ -115,16 +115,20 @@ class Places:
 
     def _add_piece(self, row: int, count: int) -> None:
         if row != self._row:
-            self.finish()
+            self._end_row()
             self._row = row
         self._row_count += count
 
-    def finish(self) -> tuple[Lines, Lines]:
-        """The rows and columns so far."""
+    def _end_row(self) -> None:
         self.rows.add(self._row, np.array([self._row_count]))
         self._row_count = 0
+
+    def finish(self) -> tuple[Lines, Lines]:
+        """Rows and columns, once all blocks are in."""
+        self._end_row()
         columns = Lines(self._columns.size)
-        columns.add(0, self._columns)
+        for start in range(0, columns.total, BLOCK):
+            columns.add(start, self._columns[start : start + BLOCK])
         return self.rows, columns
 
 
@@ -206,7 +210,7 @@ class Tally:
                 extreme.offer(value, start + i, actual[i], expected[i])
 
         distances = classes.distances
-        offer(self.first, mismatch, int(mismatch.any() and self.first.index < 0))
+        offer(self.first, mismatch, int(mismatch.any()))
         if classes.one_nan is not None:
             offer(self.first_nan, classes.one_nan, 1)
         offer(self.maximum, distances, int(distances.max()))
@@ -214,20 +218,37 @@ class Tally:
             distances = np.where(classes.flushed, 0, distances)
         offer(self.unflushed, distances, int(distances.max()))
         if self.line.is_float:
-            differences = _differences(actual, expected, self.line)
-            largest = float(np.fmax.reduce(differences))
-            if largest > self.difference.value:
-                offer(self.difference, np.nan_to_num(differences, nan=0.0, posinf=np.inf), largest)
-            self._add_magnitudes(actual, expected, classes)
+            self._offer_difference(start, actual, expected)
+            self._add_magnitudes(actual, expected, classes.top)
 
-    def _add_magnitudes(
-        self, actual: np.ndarray, expected: np.ndarray, classes: Classes
-    ) -> None:
-        top = classes.top
-        if top > self.line.largest_finite:
+    def _offer_difference(self, start: int, actual: np.ndarray, expected: np.ndarray) -> None:
+        """Offer the largest |actual − expected|.
+
+        Rounding is monotonic, so only pairs whose difference is largest in the carrier (f32 for
+        most formats) can have the largest difference; those few are subtracted again in f64.
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            left, right = decode(actual, self.line.format), decode(expected, self.line.format)
+            rough = np.abs(left - right)
+            # fmax passes over NaN: a NaN on either side, or equal infinities.
+            largest = np.fmax.reduce(rough)
+            if not largest > 0 or largest < rough.dtype.type(self.difference.value):
+                return
+            (hits,) = np.nonzero(rough == largest)
+            exact = np.abs(left[hits].astype(np.float64) - right[hits].astype(np.float64))
+        best = int(exact.argmax())
+        i = int(hits[best])
+        self.difference.offer(float(exact[best]), start + i, actual[i], expected[i])
+
+    def _add_magnitudes(self, actual: np.ndarray, expected: np.ndarray, top: Any) -> None:
+        if top > self.line.largest_finite and self.top < self.line.largest_finite:
             magnitudes = (actual & self.line.magnitude, expected & self.line.magnitude)
             top = max(_largest_finite(each, self.line) for each in magnitudes)
-        self.top = max(self.top, int(top))
+        self.top = max(self.top, min(int(top), int(self.line.largest_finite)))
+
+    def distances(self, actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
+        """The distances of a block as they were counted: 0 where a NaN is involved."""
+        return classify(self.line, actual, expected).distances
 
     def magnitude(self) -> float | None:
         """The largest finite magnitude in either tensor; None for integers."""
@@ -243,14 +264,6 @@ def _size(mask: np.ndarray | None) -> int:
 
 def _largest_finite(magnitude: np.ndarray, line: NumberLine) -> Any:
     return np.where(magnitude > line.largest_finite, 0, magnitude).max()
-
-
-def _differences(actual: np.ndarray, expected: np.ndarray, line: NumberLine) -> np.ndarray:
-    """|actual − expected| in f64; NaN where a NaN is involved or infinities are equal."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        left = decode(actual, line.format).astype(np.float64)
-        right = decode(expected, line.format).astype(np.float64)
-        return np.abs(left - right)
 
 
 def shape_2d(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,19 +48,23 @@ class NumberLine:
     def keys(self, patterns: np.ndarray) -> np.ndarray:
         """Positions of `patterns` (unsigned, at least 1-D) on the number line, same dtype."""
         if not isinstance(self.format, Format):
-            return patterns ^ self.sign
+            position: np.ndarray = patterns ^ self.sign
+            return position
         word = patterns.dtype.type
         magnitude = (patterns & self.magnitude) >> word(self.format.padding)
         negative = np.negative(patterns >> word(self.format.bits - 1))
-        return ((magnitude ^ negative) - negative) ^ self.sign
+        signed: np.ndarray = (magnitude ^ negative) - negative
+        position = signed ^ self.sign
+        return position
 
     def distances(self, actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
         """Keys apart, element by element, as if every pattern were a number; same dtype."""
         left, right = self.keys(actual), self.keys(expected)
-        return np.maximum(left, right) - np.minimum(left, right)
+        apart: np.ndarray = np.maximum(left, right) - np.minimum(left, right)
+        return apart
 
 
-@lru_cache(maxsize=None)
+@cache
 def number_line(fmt: AnyFormat) -> NumberLine:
     """The number line of a float or integer format."""
     word = unsigned(fmt).type
@@ -131,9 +135,7 @@ def classify(line: NumberLine, actual: np.ndarray, expected: np.ndarray) -> Clas
         zero = low == 0
         zeros = _any(differ & (high == 0))
         flushed = _any(zero & (high > 0) & (high <= line.largest_subnormal))
-    return Classes(
-        differ, distances, top, both_nan, one_nan, zeros, flushed, infinite, nonfinite
-    )
+    return Classes(differ, distances, top, both_nan, one_nan, zeros, flushed, infinite, nonfinite)
 
 
 def _any(mask: np.ndarray) -> np.ndarray | None:

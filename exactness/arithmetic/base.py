@@ -17,7 +17,7 @@ from exactness import arrays
 from exactness.arithmetic import sites
 from exactness.arithmetic.value import Value
 from exactness.arrays import Array
-from exactness.bits import as_payload
+from exactness.bits import Bits, as_payload, format_of
 from exactness.formats import Format
 
 P = ParamSpec("P")
@@ -80,7 +80,7 @@ class Arithmetic(abc.ABC):
         self._inside_launch = False
 
     def value(self, tensor: Any) -> Value:
-        """A tensor (NumPy, or torch on a CPU or GPU) of a float format as a value.
+        """A tensor (`Bits`, NumPy, or torch on a CPU or GPU) of a float format as a value.
 
         Raises:
             TypeError: not a float tensor.
@@ -154,12 +154,13 @@ class Arithmetic(abc.ABC):
         return program(**{name: self._argument(given) for name, given in arguments.items()})
 
     def _argument(self, given: Any) -> Any:
-        if not hasattr(given, "dtype"):
+        if not isinstance(given, Bits) and not hasattr(given, "dtype"):
             return given
-        try:
+        if isinstance(format_of(given), Format):
             return self.value(given)
-        except TypeError:
-            return given if arrays.is_numpy(given) or given.is_cuda else given.numpy()
+        if isinstance(given, Bits):
+            return given.values()
+        return given if arrays.is_numpy(given) or given.is_cuda else given.numpy()
 
     def record(self, name: str, target: str | None, result: Any) -> None:
         """Add a finished launch to the trace."""

@@ -7,6 +7,7 @@ property of the baseline, not of a port.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -19,13 +20,15 @@ from exactness.arrays import Array
 from exactness.formats import Format
 from exactness.rounding import RNE, Rounding
 
-_FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {
-    "exp2_approx": lambda x: arrays.namespace(x).exp2(x),
-    "expf": lambda x: arrays.namespace(x).exp(x),
+_FUNCTIONS: Mapping[str, Callable[..., Array]] = {
+    "ex2_approx": lambda x: arrays.namespace(x).exp2(x),
     "rsqrt_approx": lambda x: 1.0 / arrays.namespace(x).sqrt(x),
-    "rcp_approx": lambda x: 1.0 / x,
     "sqrt_approx": lambda x: arrays.namespace(x).sqrt(x),
+    "rcp_approx": lambda x: 1.0 / x,
     "div_full": lambda x, y: x / y,
+    "expf": lambda x: arrays.namespace(x).exp(x),
+    "tanhf": lambda x: arrays.namespace(x).tanh(x),
+    "erff": lambda x: np.vectorize(math.erf)(x) if arrays.is_numpy(x) else x.erf(),
 }
 
 

@@ -5,8 +5,6 @@ Each takes values and hands itself to their arithmetic; the source of its bits i
 
 from __future__ import annotations
 
-
-
 from exactness import arrays
 from exactness.arithmetic.base import Arithmetic
 from exactness.arithmetic.orders import Order
@@ -74,3 +72,43 @@ def where(condition: Array, x: Value, y: Value | float) -> Value:
     return Value(x.arithmetic, arrays.where(condition, x.payload, other.payload), x.format)
 
 
+
+
+def ex2_approx(x: Value, *, ftz: bool) -> Value:
+    """`ex2.approx{.ftz}.f32`, the power of two (f32)."""
+    return x.arithmetic.operate("ex2_approx", x, ftz=ftz)
+
+
+def rsqrt_approx(x: Value, *, ftz: bool) -> Value:
+    """`rsqrt.approx{.ftz}.f32`, the reciprocal square root (f32)."""
+    return x.arithmetic.operate("rsqrt_approx", x, ftz=ftz)
+
+
+def sqrt_approx(x: Value, *, ftz: bool) -> Value:
+    """`sqrt.approx{.ftz}.f32`, the square root (f32)."""
+    return x.arithmetic.operate("sqrt_approx", x, ftz=ftz)
+
+
+def rcp_approx(x: Value, *, ftz: bool) -> Value:
+    """`rcp.approx{.ftz}.f32`, the reciprocal (f32)."""
+    return x.arithmetic.operate("rcp_approx", x, ftz=ftz)
+
+
+def div_full(x: Value | float, y: Value | float, *, ftz: bool = False) -> Value:
+    """`div.full{.ftz}.f32`, Triton's `/` on f32."""
+    return _arithmetic(x, y).operate("div_full", x, y, ftz=ftz)
+
+
+def expf(x: Value) -> Value:
+    """CUDA's accurate `expf` (f32)."""
+    return x.arithmetic.operate("expf", x)
+
+
+def tanhf(x: Value) -> Value:
+    """CUDA's accurate `tanhf` (f32)."""
+    return x.arithmetic.operate("tanhf", x)
+
+
+def erff(x: Value) -> Value:
+    """CUDA's accurate `erff` (f32)."""
+    return x.arithmetic.operate("erff", x)

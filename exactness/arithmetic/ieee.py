@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-
 import numpy as np
 
 from exactness import arrays

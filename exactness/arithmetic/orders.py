@@ -169,12 +169,12 @@ def next_power_of_two(n: int) -> int:
 
 
 def sequential(n: int) -> Order:
-    """((a0 + a1) + a2) + …"""
+    """Left to right: ((a0 + a1) + a2) + …."""
     return columns(np.arange(n).reshape(1, n), n, "sequential")
 
 
 def reverse(n: int) -> Order:
-    """((a[n−1] + a[n−2]) + …) + a0."""
+    """Right to left: ((a[n−1] + a[n−2]) + …) + a0."""
     return columns(np.arange(n)[::-1].reshape(1, n), n, "reverse")
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from exactness import arrays
 from exactness.arrays import Array
+from exactness.hopper.blocks import in_blocks
 from exactness.hopper.special import ex2_approx, rcp_approx, require_f32
 from exactness.rounding import fma
 
@@ -44,8 +45,9 @@ _ERF_LARGE_COEFFICIENTS = _f32(
 )
 
 
+@in_blocks
 def expf(x: Array) -> Array:
-    """e^x: CUDA's `expf` (1 ulp), with 2^n · ex2(r) and the reduction in two steps.
+    """e^x: CUDA's `expf`, as 2^n · ex2(r) with a reduction in two steps.
 
     Args:
         x: f32, any shape.
@@ -75,8 +77,9 @@ def _exponent(x: Array) -> Array:
     return arrays.astype(arrays.astype(t, "float64") * 252.0, "int32") - 126
 
 
+@in_blocks
 def tanhf(x: Array) -> Array:
-    """tanh x: CUDA's `tanhf`, a polynomial below 0.6 and 1 − 2 · rcp(1 + ex2(2 · log2e · |x|)).
+    """Hyperbolic tangent: CUDA's `tanhf`, a polynomial below 0.6, above from ex2 and rcp.
 
     Args:
         x: f32, any shape.
@@ -98,8 +101,9 @@ def tanhf(x: Array) -> Array:
         return arrays.where(magnitude >= _TANH_MIDDLE, _copy_sign(x, large), small)
 
 
+@in_blocks
 def erff(x: Array) -> Array:
-    """erf x: CUDA's `erff`, a polynomial below 1.003 and 1 − ex2(polynomial) above.
+    """Error function: CUDA's `erff`, a polynomial below 1.003 and 1 − ex2(polynomial) above.
 
     Args:
         x: f32, any shape.

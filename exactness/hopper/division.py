@@ -14,12 +14,14 @@ import numpy as np
 
 from exactness import arrays
 from exactness.arrays import Array
-from exactness.hopper.flush import flush_operand, mul_ftz
+from exactness.hopper.blocks import in_blocks
+from exactness.hopper.flush import mul_ftz
 from exactness.hopper.special import rcp_approx, require_f32, scale_for_reciprocal
 
 
+@in_blocks
 def div_full(a: Array, b: Array, *, ftz: bool) -> Array:
-    """a / b with at most 2 ulp of error: `div.full.f32` or `div.full.ftz.f32`.
+    """Quotient with at most 2 ulp of error: `div.full.f32` or `div.full.ftz.f32`.
 
     Args:
         a: dividend, f32, any shape; a NumPy array or a CUDA tensor.
@@ -42,7 +44,7 @@ def _div_full(a: Array, b: Array) -> Array:
 
 
 def _div_full_ftz(a: Array, b: Array) -> Array:
+    # Operands that are subnormal, or become so, are flushed by the last multiplication.
     huge = abs(b) > 2.0**126
-    a = arrays.where(huge, flush_operand(flush_operand(a) * 0.25), a)
-    b = arrays.where(huge, b * 0.25, b)
-    return mul_ftz(a, rcp_approx(b, ftz=True))
+    a = arrays.where(huge, a * 0.25, a)
+    return mul_ftz(a, rcp_approx(arrays.where(huge, b * 0.25, b), ftz=True))

@@ -26,7 +26,8 @@ def flush_operand(x: Array) -> Array:
     Returns:
         f32 of the shape of `x`.
     """
-    return arrays.where(abs(x) < f32.smallest_normal, x * 0.0, x)
+    with np.errstate(invalid="ignore"):
+        return arrays.where(abs(x) < f32.smallest_normal, x * 0.0, x)
 
 
 def round_flushed(exact: Array) -> Array:

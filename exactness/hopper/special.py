@@ -24,6 +24,7 @@ import numpy as np
 from exactness import arrays
 from exactness.arrays import Array
 from exactness.hopper import tables
+from exactness.hopper.blocks import in_blocks
 
 _SIGN = -0x80000000
 _MAGNITUDE = 0x7FFFFFFF
@@ -39,6 +40,7 @@ _HUGE = 2.0**126
 """Above it a reciprocal is subnormal; the SASS compares with it."""
 
 
+@in_blocks
 def ex2_approx(x: Array, *, ftz: bool) -> Array:
     """2^x: `ex2.approx.ftz.f32`, or `ex2.approx.f32`, which squares ex2(x/2) below −126.
 
@@ -53,14 +55,15 @@ def ex2_approx(x: Array, *, ftz: bool) -> Array:
         TypeError: `x` is not f32.
     """
     require_f32(x=x)
-    if ftz:
-        return _mufu_ex2(x)
     with np.errstate(all="ignore"):
+        if ftz:
+            return _mufu_ex2(x)
         low = x < -126.0
         z = _mufu_ex2(arrays.where(low, x * 0.5, x))
         return arrays.where(low, z * z, z)
 
 
+@in_blocks
 def rsqrt_approx(x: Array, *, ftz: bool) -> Array:
     """1/√x: `rsqrt.approx.ftz.f32`, or `rsqrt.approx.f32` (2^24 in, 2^12 out if subnormal).
 
@@ -75,9 +78,10 @@ def rsqrt_approx(x: Array, *, ftz: bool) -> Array:
         TypeError: `x` is not f32.
     """
     require_f32(x=x)
-    return _mufu_rsq(x) if ftz else _with_subnormals(_mufu_rsq, x, 2.0**12)
+    return _root(_mufu_rsq, x, 2.0**12, ftz=ftz)
 
 
+@in_blocks
 def sqrt_approx(x: Array, *, ftz: bool) -> Array:
     """√x: `sqrt.approx.ftz.f32`, or `sqrt.approx.f32` (2^24 in, 2^-12 out if subnormal).
 
@@ -92,9 +96,10 @@ def sqrt_approx(x: Array, *, ftz: bool) -> Array:
         TypeError: `x` is not f32.
     """
     require_f32(x=x)
-    return _mufu_sqrt(x) if ftz else _with_subnormals(_mufu_sqrt, x, 2.0**-12)
+    return _root(_mufu_sqrt, x, 2.0**-12, ftz=ftz)
 
 
+@in_blocks
 def rcp_approx(x: Array, *, ftz: bool) -> Array:
     """1/x: `rcp.approx.ftz.f32`, or `rcp.approx.f32`, which keeps subnormals on both sides.
 
@@ -109,9 +114,9 @@ def rcp_approx(x: Array, *, ftz: bool) -> Array:
         TypeError: `x` is not f32.
     """
     require_f32(x=x)
-    if ftz:
-        return _mufu_rcp(x)
     with np.errstate(all="ignore"):
+        if ftz:
+            return _mufu_rcp(x)
         return scale_for_reciprocal(_mufu_rcp(scale_for_reciprocal(x, x)), x)
 
 
@@ -145,8 +150,10 @@ def require_f32(**operands: Array) -> None:
             raise TypeError(f"{name}: dtype {arrays.dtype_name(x)}; float32 is accepted")
 
 
-def _with_subnormals(mufu: Callable[[Array], Array], x: Array, back: float) -> Array:
+def _root(mufu: Callable[[Array], Array], x: Array, back: float, *, ftz: bool) -> Array:
     with np.errstate(all="ignore"):
+        if ftz:
+            return mufu(x)
         low = abs(x) < _TINY
         y = mufu(arrays.where(low, x * 2.0**24, x))
         return arrays.where(low, y * back, y)
@@ -158,20 +165,18 @@ def _mufu_ex2(x: Array) -> Array:
     A negative argument is split into its floor and the ones' complement of its fraction: one
     unit of 2^-23 less than the two's complement split. Only integers escape: they are exact.
     """
-    with np.errstate(invalid="ignore"):
-        units = arrays.astype(x.clip(-126.0, 128.0) * 2.0**23, "int32")
+    units = arrays.astype(x.clip(-126.0, 128.0) * 2.0**23, "int32")
     inexact_negative = (units < 0) & ((units & _FRACTION) != 0)
     units = units - arrays.astype(inexact_negative, "int32")
-    table = tables.patterns_like(tables.EX2, x)
     # The table holds ex2 on [1, 2), one above the fraction. 128 lands on the pattern of +inf.
-    bits = table[units & _FRACTION] + (((units >> 23) - 1) << 23)
+    bits = tables.look_up(tables.EX2, units & _FRACTION) + (((units >> 23) - 1) << 23)
     bits = arrays.where(x < -126.0, 0, bits)
     return _finish(x, bits)
 
 
 def _mufu_rsq(x: Array) -> Array:
     bits, quarter, index = _split_by_four(x)
-    result = tables.patterns_like(tables.RSQ, x)[index] - (quarter << 23)
+    result = tables.look_up(tables.RSQ, index) - (quarter << 23)
     result = arrays.where(bits == _INFINITY, 0, result)
     result = arrays.where(bits < 0, _NAN, result)
     zero = (bits & _MAGNITUDE) < _SMALLEST_NORMAL
@@ -180,7 +185,7 @@ def _mufu_rsq(x: Array) -> Array:
 
 def _mufu_sqrt(x: Array) -> Array:
     bits, quarter, index = _split_by_four(x)
-    result = tables.patterns_like(tables.SQRT, x)[index] + (quarter << 23)
+    result = tables.look_up(tables.SQRT, index) + (quarter << 23)
     result = arrays.where(bits == _INFINITY, _INFINITY, result)
     result = arrays.where(bits < 0, _NAN, result)
     zero = (bits & _MAGNITUDE) < _SMALLEST_NORMAL
@@ -191,7 +196,7 @@ def _mufu_rcp(x: Array) -> Array:
     bits = arrays.view(x, "int32")
     sign, magnitude = bits & _SIGN, bits & _MAGNITUDE
     exponent = (magnitude >> 23) - 127
-    result = tables.patterns_like(tables.RCP, x)[bits & _FRACTION] - (exponent << 23)
+    result = tables.look_up(tables.RCP, bits & _FRACTION) - (exponent << 23)
     # Operands beyond 2^126 have subnormal reciprocals; infinity goes the same way.
     result = arrays.where(result < _SMALLEST_NORMAL, 0, result)
     result = arrays.where(magnitude < _SMALLEST_NORMAL, _INFINITY, result)

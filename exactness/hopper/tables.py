@@ -14,12 +14,16 @@ import lzma
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exactness import arrays
 from exactness.arrays import Array
+
+if TYPE_CHECKING:
+    import torch
 
 _BLOCK = 1 << 20  # Elements rebuilt at a time; bounds the f64 temporaries to a few MiB.
 
@@ -97,11 +101,23 @@ def patterns(table: MufuTable) -> NDArray[np.int32]:
     return result
 
 
-def patterns_like(table: MufuTable, like: Array) -> Array:
-    """`patterns(table)` beside `like`: NumPy's own array, or a tensor on the device of `like`."""
-    if arrays.is_numpy(like):
-        return patterns(table)
-    return _on_device(table, like.device)
+def look_up(table: MufuTable, index: Array) -> Array:
+    """Elements of `patterns(table)`.
+
+    Args:
+        table: one of `TABLES`.
+        index: int32, any shape, every element in [0, table.size); a NumPy array or a tensor.
+
+    Returns:
+        int32 of the shape of `index`, beside it.
+
+    Raises:
+        CorruptTableError: as `patterns`.
+    """
+    if arrays.is_numpy(index):
+        # Not "raise", which would copy through a buffer; callers mask their indices.
+        return patterns(table).take(index, mode="clip")
+    return _on_device(table, index.device)[index]
 
 
 def rebuild(table: MufuTable, compressed: bytes) -> NDArray[np.int32]:
@@ -151,11 +167,11 @@ def _compressed(table: MufuTable) -> bytes:
 
 
 def _corrupt(table: MufuTable, what: str) -> CorruptTableError:
-    return CorruptTableError(
-        f"special-function table {table.name!r} {what}; reinstall exactness"
-    )
+    return CorruptTableError(f"special-function table {table.name!r} {what}; reinstall exactness")
 
 
 @functools.cache
-def _on_device(table: MufuTable, device: object) -> Array:
-    return arrays.namespace(device).tensor(patterns(table), device=device)
+def _on_device(table: MufuTable, device: torch.device) -> Array:
+    import torch
+
+    return torch.tensor(patterns(table), device=device)

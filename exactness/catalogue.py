@@ -1,0 +1,136 @@
+"""The catalogue: a project's kernels and references, mounted by path.
+
+The folders named in `[tool.exactness]` of pyproject.toml are imported under a private package
+name and never put on `sys.path`: a top-level importable `kernels` would hide the package of that
+name that Hugging Face's transformers loads. Relative imports within a folder work.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from exactness.claim import Claim
+from exactness.errors import UsageError
+from exactness.project import Project
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A claim and the file it stands in."""
+
+    claim: Claim
+    file: Path
+
+
+class Catalogue:
+    """Loads a project's kernel files and finds their references."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        digest = hashlib.sha256(str(project.root).encode()).hexdigest()[:12]
+        self._package = f"_exactness_catalogue_{digest}"
+        self._mount("", [])
+        self._mount("kernels", [project.kernels])
+        self._mount("references", [project.references])
+
+    def _mount(self, name: str, path: list[Path]) -> None:
+        """Register a package whose modules come from the folders in `path`."""
+        full = f"{self._package}.{name}" if name else self._package
+        if full in sys.modules:
+            return
+        package = types.ModuleType(full)
+        package.__path__ = [str(folder) for folder in path]
+        package.__package__ = full
+        sys.modules[full] = package
+
+    def files(self) -> list[Path]:
+        """The kernel files, sorted; names that begin with `_` are shared code, not kernels.
+
+        Raises:
+            UsageError: the folder of kernels does not exist.
+        """
+        folder = self.project.kernels
+        if not folder.is_dir():
+            raise UsageError(f"the folder of kernels, {folder}, does not exist")
+        return sorted(file for file in folder.glob("*.py") if not file.name.startswith("_"))
+
+    def load(self, file: Path) -> list[Entry]:
+        """The claims of a kernel file, in the order of their definition."""
+        module = importlib.import_module(f"{self._package}.kernels.{file.stem}")
+        claims = [value for value in vars(module).values() if isinstance(value, Claim)]
+        return [Entry(claim, file) for claim in claims]
+
+    @functools.cached_property
+    def entries(self) -> list[Entry]:
+        """All claims.
+
+        Raises:
+            UsageError: two claims of one name.
+        """
+        entries = [entry for file in self.files() for entry in self.load(file)]
+        seen: dict[str, Entry] = {}
+        for entry in entries:
+            other = seen.setdefault(entry.claim.name, entry)
+            if other is not entry:
+                raise UsageError(
+                    f"claim {entry.claim.name!r} stands in both {other.file} and {entry.file}"
+                )
+        return entries
+
+    def select(self, names: tuple[str, ...]) -> list[Entry]:
+        """The claims called `names`, or all if none are given.
+
+        Raises:
+            UsageError: a name is unknown.
+        """
+        known = {entry.claim.name: entry for entry in self.entries}
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise UsageError(f"claim {unknown[0]!r} is unknown; known are {', '.join(known)}")
+        return [known[name] for name in names] if names else self.entries
+
+    def reference(self, address: str) -> Callable[..., Any]:
+        """The reference at "file:function" below the folder of references.
+
+        Raises:
+            UsageError: there is no such file or function.
+        """
+        file, _, function = address.partition(":")
+        try:
+            module = importlib.import_module(f"{self._package}.references.{file}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{self._package}.references.{file}":
+                raise
+            raise UsageError(
+                f"reference {address!r}: {self.project.references / file}.py does not exist"
+            ) from None
+        found = getattr(module, function, None)
+        if not callable(found):
+            raise UsageError(f"reference {address!r}: {file}.py has no function {function!r}")
+        return found  # type: ignore[no-any-return]
+
+
+def imported(address: str) -> Callable[..., Any]:
+    """The callable at "module:attribute", as a claim names its baseline.
+
+    Raises:
+        UsageError: it cannot be imported.
+    """
+    module_name, _, attribute = address.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"{address!r} cannot be imported as module:attribute: {error}") from None
+    if not callable(found):
+        raise UsageError(f"{address!r} is not callable")
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,172 @@
+"""A claim: this kernel gives the same bits as that reference."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from exactness.inputs import Inputs
+
+GPU = "gpu"
+"""The kernel runs on a GPU, or as PTX on the virtual Hopper."""
+GPU_ONLY = "gpu-only"
+"""The kernel runs on a GPU alone (an operator of an engine, compiled elsewhere)."""
+CPU = "cpu"
+"""The kernel is a callable on CPU tensors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """An opt-in arithmetic that is not bit-identical to the default.
+
+    Attributes:
+        name: a boolean keyword argument of the kernel that turns it on.
+        reference: its own reference, "file:function".
+        env: the environment variable that turns it on when set to 1.
+    """
+
+    name: str
+    reference: str
+    env: str
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the environment turns it on for calls that do not say."""
+        return os.environ.get(self.env, "") == "1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """A benchmark case: its name, sizes, logical bytes and floating-point operations a call."""
+
+    name: str
+    sizes: Mapping[str, int]
+    bytes: int
+    flops: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    r"""The declaration that pairs a kernel and a reference.
+
+    Attributes:
+        kernel: a callable on torch tensors; its parameter names are the argument names.
+        reference: "file:function" below the folder of references.
+        golden: key prefixes of its recordings; empty if there are none.
+        inputs: the space of arguments.
+        name: defaults to the kernel's name.
+        baseline: "module:function" of the published implementation that `record` runs; takes
+            the same arguments.
+        cases: sizes and parameters that are always checked.
+        outputs: names of what the kernel returns, in order.
+        mutates: argument to the name of the output it becomes.
+        parameters: arguments of recorded cases that are not tensors.
+        case_pattern: a regular expression with named groups that finds parameters in the name
+            of a recorded case, as `_it(?P<iterations>\d+)`.
+        runs_on: `GPU`, `GPU_ONLY` or `CPU`.
+        order: "explicit" if the kernel writes its order of summation out.
+        allows: numeric instructions beyond IEEE's that the kernel may use.
+        equivalent: site of a mutant to the reason why it cannot be seen.
+        variants: opt-in arithmetics.
+        bench: benchmark cases.
+    """
+
+    kernel: Callable[..., Any]
+    reference: str
+    inputs: Inputs
+    name: str = ""
+    golden: tuple[str, ...] | str = ()
+    baseline: str | None = None
+    cases: Sequence[Mapping[str, Any]] = ()
+    outputs: tuple[str, ...] = ("out",)
+    mutates: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    case_pattern: str = ""
+    runs_on: str = GPU
+    order: str = "explicit"
+    allows: tuple[str, ...] = ()
+    equivalent: Mapping[str, str] = field(default_factory=dict)
+    variants: Sequence[Variant] = ()
+    bench: Sequence[Bench] = ()
+
+    def __post_init__(self) -> None:
+        """Fill the name and refuse what cannot be checked."""
+        object.__setattr__(self, "name", self.name or getattr(self.kernel, "__name__", ""))
+        if isinstance(self.golden, str):
+            object.__setattr__(self, "golden", (self.golden,))
+        if not re.fullmatch(r"[A-Za-z_]\w*", self.name):
+            raise ValueError(f"claim name {self.name!r}: an identifier is accepted")
+        if self.runs_on not in (GPU, GPU_ONLY, CPU):
+            raise ValueError(
+                f"claim {self.name}: runs_on {self.runs_on!r} is none of {GPU}, {GPU_ONLY}, {CPU}"
+            )
+        if self.reference.count(":") != 1:
+            raise ValueError(
+                f"claim {self.name}: reference {self.reference!r} is not file:function"
+            )
+        self._check_arguments()
+
+    def _check_arguments(self) -> None:
+        accepted = inspect.signature(self.kernel).parameters
+        if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted.values()):
+            return
+        named = [*self.inputs.tensors, *self.inputs.parameters, *self.parameters, *self.mutates]
+        named += [variant.name for variant in self.variants]
+        unknown = [name for name in named if name not in accepted]
+        if unknown:
+            raise ValueError(
+                f"claim {self.name}: {self.kernel.__name__} has no argument {unknown[0]!r}; "
+                f"it has {', '.join(accepted)}"
+            )
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What the kernel returns, then what it mutates."""
+        return (*self.outputs, *self.mutates.values())
+
+    def case_parameters(self, case: str) -> dict[str, Any]:
+        """Parameters of a recorded case: the claim's, then those in its name."""
+        found = re.search(self.case_pattern, case) if self.case_pattern else None
+        named = found.groupdict() if found else {}
+        return {**self.parameters, **{k: _number(v) for k, v in named.items() if v is not None}}
+
+    def variant(self, name: str) -> Variant:
+        """The variant called `name`.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return next(v for v in self.variants if v.name == name)
+
+    def call(self, arguments: Mapping[str, Any], variant: Variant | None = None) -> dict[str, Any]:
+        """Run the kernel; named outputs, mutated arguments among them.
+
+        Variants are said explicitly, so that the environment does not decide a check.
+
+        Raises:
+            TypeError: the kernel returned something else than its outputs.
+        """
+        said = {v.name: v is variant for v in self.variants}
+        result = self.kernel(**arguments, **said)
+        results = _results(result, self.outputs, self.name)
+        return {**results, **{out: arguments[name] for name, out in self.mutates.items()}}
+
+
+def _results(result: Any, names: tuple[str, ...], claim: str) -> dict[str, Any]:
+    if not names:
+        return {}
+    items = result if isinstance(result, tuple) else (result,)
+    if len(items) != len(names) or any(item is None for item in items):
+        raise TypeError(
+            f"claim {claim}: returned {len(items)} results ({type(result).__name__}), "
+            f"expected {', '.join(names)}"
+        )
+    return dict(zip(names, items, strict=True))
+
+
+def _number(text: str) -> int | float:
+    return int(text) if re.fullmatch(r"-?\d+", text) else float(text)

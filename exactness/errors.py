@@ -1,0 +1,10 @@
+"""Errors that every part of the engine shares."""
+
+from __future__ import annotations
+
+
+class UsageError(Exception):
+    """The user asked for something that is not there or cannot be read.
+
+    The message is one line that says what to do; the exit status is 2.
+    """

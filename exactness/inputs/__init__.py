@@ -1,0 +1,8 @@
+"""Inputs: bit patterns that make arithmetic show itself, drawn by Hypothesis, printed as JSON."""
+
+from __future__ import annotations
+
+from exactness.inputs.draws import Example, Layout, TensorDraw
+from exactness.inputs.spec import Inputs, Tensor, rows
+
+__all__ = ["Example", "Inputs", "Layout", "Tensor", "TensorDraw", "rows"]

@@ -1,0 +1,155 @@
+"""Drawn inputs as data: small, printable, the same bits on every machine.
+
+A `TensorDraw` is a recipe for a tensor (format, shape, family, seed, single patched elements,
+memory layout); an `Example` is one set of arguments of a kernel. Hypothesis draws and shrinks
+recipes, a failure prints one as a line of JSON, and `exactness verify --example` replays it.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from exactness.bits import Bits, unsigned
+from exactness.formats import Format, format_named
+from exactness.inputs.patterns import FAMILIES, generator
+
+
+class Layout(enum.Enum):
+    """How a tensor lies in memory."""
+
+    CONTIGUOUS = "contiguous"
+    STRIDED_ROWS = "strided rows"
+    """Rows lie apart, as a slice of a wider tensor."""
+    OFFSET = "offset"
+    """The first element is not aligned to more than the element size."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorDraw:
+    """A recipe for one float tensor.
+
+    Attributes:
+        format: name of the format.
+        shape: the shape.
+        family: name of the family of patterns.
+        seed: seed of the family's generator.
+        patches: (flat index, pattern) of single elements.
+        layout: how it lies in memory.
+    """
+
+    format: str
+    shape: tuple[int, ...]
+    family: str = "normal"
+    seed: int = 0
+    patches: tuple[tuple[int, int], ...] = ()
+    layout: Layout = Layout.CONTIGUOUS
+
+    def __post_init__(self) -> None:
+        """Refuse unknown names and patches outside the tensor."""
+        format_named(self.format)
+        if self.family not in FAMILIES:
+            raise ValueError(f"family {self.family!r} is unknown; known are {', '.join(FAMILIES)}")
+        size = int(np.prod(self.shape))
+        outside = [index for index, _ in self.patches if not 0 <= index < size]
+        if outside:
+            raise ValueError(f"patches: index {outside[0]} is outside of shape {self.shape}")
+
+    def patterns(self) -> np.ndarray:
+        """The bit patterns, contiguous."""
+        fmt: Format = format_named(self.format)
+        drawn = FAMILIES[self.family](generator(self.seed), fmt, self.shape)
+        drawn = np.ascontiguousarray(drawn).astype(unsigned(fmt)).reshape(self.shape)
+        for index, pattern in self.patches:
+            drawn.flat[index] = pattern
+        return drawn
+
+    def tensor(self, device: str) -> Any:
+        """The torch tensor on `device`, in its layout."""
+        plain = Bits(self.patterns(), format_named(self.format)).torch(device)
+        if self.layout is Layout.OFFSET:
+            base = plain.new_zeros(plain.numel() + 1)
+            base[1:] = plain.reshape(-1)
+            return base[1:].reshape(plain.shape)
+        if self.layout is Layout.STRIDED_ROWS and plain.ndim > 1:
+            wider = plain.new_full((*plain.shape[:-1], plain.shape[-1] + 3), float("nan"))
+            wider[..., : plain.shape[-1]] = plain
+            return wider[..., : plain.shape[-1]]
+        return plain
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; defaults are left out."""
+        data: dict[str, Any] = {"format": self.format, "shape": list(self.shape)}
+        data |= {"family": self.family, "seed": self.seed}
+        if self.patches:
+            data["patches"] = [[index, hex(pattern)] for index, pattern in self.patches]
+        if self.layout is not Layout.CONTIGUOUS:
+            data["layout"] = self.layout.value
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TensorDraw:
+        """The inverse of `to_dict`.
+
+        Raises:
+            ValueError: a field is missing, unknown or out of range.
+        """
+        try:
+            return cls(
+                format=data["format"],
+                shape=tuple(int(size) for size in data["shape"]),
+                family=data.get("family", "normal"),
+                seed=int(data.get("seed", 0)),
+                patches=tuple((int(i), int(p, 16)) for i, p in data.get("patches", ())),
+                layout=Layout(data.get("layout", "contiguous")),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"tensor {dict(data)!r}: {error!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One set of arguments: tensors as recipes, parameters as numbers."""
+
+    tensors: Mapping[str, TensorDraw]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def arguments(self, device: str) -> dict[str, Any]:
+        """The keyword arguments, tensors on `device`."""
+        made = {name: draw.tensor(device) for name, draw in self.tensors.items()}
+        return {**made, **self.parameters}
+
+    @property
+    def label(self) -> str:
+        """Sizes and families, as `x=bf16[7,96] ties, eps=1e-06`."""
+        tensors = [
+            f"{name}={draw.format}[{','.join(map(str, draw.shape))}] {draw.family}"
+            for name, draw in self.tensors.items()
+        ]
+        return ", ".join(tensors + [f"{name}={value!r}" for name, value in self.parameters.items()])
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        tensors = {name: draw.to_dict() for name, draw in self.tensors.items()}
+        return json.dumps({"tensors": tensors, "parameters": dict(self.parameters)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Example:
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: not an example; the message says what is wrong.
+        """
+        try:
+            data = json.loads(text)
+            tensors = {
+                name: TensorDraw.from_dict(draw) for name, draw in data["tensors"].items()
+            }
+            return cls(tensors, dict(data.get("parameters", {})))
+        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+            raise ValueError(f"example: {error!r} in {text[:80]!r}") from None

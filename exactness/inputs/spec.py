@@ -1,0 +1,180 @@
+"""What a claim says about its inputs, and the Hypothesis strategies made from it.
+
+Sizes are named and drawn from their whole range, edges more often: 0, 1, powers of two and their
+neighbours, primes, 255/256/257. They are never rounded to a multiple.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from exactness.formats import Format
+from exactness.inputs.draws import Example, Layout, TensorDraw
+from exactness.inputs.patterns import FAMILIES, seed_of, special_patterns
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+_EDGES = sorted(
+    {0, 1, 2, 3, 5, 7, 13, 17, 31, 97, 127, 251, 255, 256, 257, 509, 1021, 2039, 4093}
+    | {2**k + d for k in range(2, 14) for d in (-1, 0, 1)}
+)
+
+ELEMENTS = 1 << 15
+"""Elements of the largest tensor of one drawn example; larger sizes are drawn one at a time."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor argument.
+
+    Attributes:
+        format: its format.
+        dims: its dimensions, as names of sizes or fixed numbers.
+        families: the families of patterns it may be filled with; all if empty.
+    """
+
+    format: Format
+    dims: tuple[str | int, ...]
+    families: tuple[str, ...] = ()
+
+    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape for given sizes."""
+        return tuple(dim if isinstance(dim, int) else sizes[dim] for dim in self.dims)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The arguments of a kernel as a space to draw from.
+
+    Attributes:
+        sizes: name to (smallest, largest), inclusive.
+        tensors: argument name to tensor.
+        parameters: argument name to the values it may take; the first is the default.
+    """
+
+    sizes: Mapping[str, tuple[int, int]]
+    tensors: Mapping[str, Tensor]
+    parameters: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse empty ranges and dimensions without a size."""
+        for name, (low, high) in self.sizes.items():
+            if not 0 <= low <= high:
+                raise ValueError(f"sizes: {name}=({low}, {high}) is not a range from 0 up")
+        for name, tensor in self.tensors.items():
+            unknown = [d for d in tensor.dims if isinstance(d, str) and d not in self.sizes]
+            if unknown:
+                raise ValueError(f"tensors: {name} has dimension {unknown[0]!r} without a size")
+
+    def defaults(self) -> dict[str, Any]:
+        """The first value of every parameter."""
+        return {name: values[0] for name, values in self.parameters.items()}
+
+    def example(self, label: str, *, family: str = "normal", **given: Any) -> Example:
+        """A seeded example of given sizes and parameters.
+
+        Args:
+            label: seeds the tensors.
+            family: the family that fills them.
+            **given: every size, and parameters that differ from their default.
+
+        Raises:
+            ValueError: a size is missing or a name is unknown.
+        """
+        missing = [name for name in self.sizes if name not in given]
+        unknown = [n for n in given if n not in self.sizes and n not in self.parameters]
+        if missing or unknown:
+            known = ", ".join([*self.sizes, *self.parameters])
+            raise ValueError(f"case {given}: needs every size and takes only {known}")
+        tensors = {
+            name: TensorDraw(
+                tensor.format.name, tensor.shape(given), family, seed_of(f"{label}/{name}")
+            )
+            for name, tensor in self.tensors.items()
+        }
+        chosen = {k: v for k, v in given.items() if k in self.parameters}
+        return Example(tensors, {**self.defaults(), **chosen})
+
+    def strategy(self) -> SearchStrategy[Example]:
+        """Examples over all sizes, families, layouts and parameters."""
+        from hypothesis import strategies as st
+
+        @st.composite
+        def examples(draw: DrawFn) -> Example:
+            sizes = self._draw_sizes(draw)
+            tensors = {
+                name: _draw_tensor(draw, tensor, tensor.shape(sizes), name)
+                for name, tensor in self.tensors.items()
+            }
+            parameters = {
+                name: draw(st.sampled_from(values), label=name)
+                for name, values in self.parameters.items()
+            }
+            return Example(tensors, parameters)
+
+        return examples()
+
+    def _draw_sizes(self, draw: DrawFn) -> dict[str, int]:
+        """Sizes drawn in order from the last; earlier ones yield to the budget of elements."""
+        sizes: dict[str, int] = {}
+        for name in reversed(list(self.sizes)):
+            low, high = self.sizes[name]
+            room = min(
+                (
+                    ELEMENTS // max(math.prod(_known(tensor, sizes)), 1)
+                    for tensor in self.tensors.values()
+                    if name in tensor.dims
+                ),
+                default=high,
+            )
+            sizes[name] = draw(_size(low, max(low, min(high, room))), label=name)
+        return sizes
+
+
+def _known(tensor: Tensor, sizes: Mapping[str, int]) -> list[int]:
+    return [d if isinstance(d, int) else sizes.get(d, 1) for d in tensor.dims]
+
+
+def _size(low: int, high: int) -> SearchStrategy[int]:
+    from hypothesis import strategies as st
+
+    edges = [edge for edge in _EDGES if low <= edge <= high]
+    uniform = st.integers(low, high)
+    return st.one_of(st.sampled_from(edges), uniform) if edges else uniform
+
+
+def _draw_tensor(
+    draw: DrawFn, tensor: Tensor, shape: tuple[int, ...], name: str
+) -> TensorDraw:
+    from hypothesis import strategies as st
+
+    fmt, count = tensor.format, math.prod(shape)
+    family = draw(st.sampled_from(tensor.families or tuple(FAMILIES)), label=f"{name} family")
+    pattern = st.one_of(
+        st.sampled_from([int(p) for p in special_patterns(fmt)]),
+        st.integers(0, (1 << (fmt.bits - fmt.padding)) - 1).map(lambda p: p << fmt.padding),
+    )
+    patches: tuple[tuple[int, int], ...] = ()
+    if count:
+        patch = st.tuples(st.integers(0, count - 1), pattern)
+        most = 16 if count <= 16 else 3
+        patches = tuple(draw(st.lists(patch, max_size=most), label=f"{name} patches"))
+    layout = draw(st.sampled_from(list(Layout)), label=f"{name} layout")
+    seed = draw(st.integers(0, 2**32 - 1), label=f"{name} seed")
+    return TensorDraw(fmt.name, shape, family, seed, patches, layout)
+
+
+def rows(
+    fmt: Format,
+    *,
+    n: tuple[int, int],
+    rows: tuple[int, int] = (0, 300),
+    name: str = "x",
+    **parameters: tuple[Any, ...],
+) -> Inputs:
+    """One tensor [rows, n] named `name`, and parameters with the values they may take."""
+    return Inputs({"rows": rows, "n": n}, {name: Tensor(fmt, ("rows", "n"))}, parameters)

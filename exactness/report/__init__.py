@@ -1,0 +1,1 @@
+"""Reports: one JSON object, and its views."""

@@ -1,0 +1,368 @@
+"""Global memory: the buffers a kernel was given, with who wrote what in this launch.
+
+Every access goes to a registered buffer, whole and aligned, or raises. Stores remember their
+thread, so that a result that depends on the order of threads is noticed: two threads that write
+different values to one address, a load of what another block wrote, atomics whose result depends
+on the order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from exactness.virtual.errors import (
+    LaunchError,
+    MisalignedAccessError,
+    OrderDependenceError,
+    OutOfBoundsError,
+    WriteConflictError,
+)
+from exactness.virtual.state import Bits, Mask, State
+
+SHARED_WINDOW = 1 << 56
+"""Generic addresses of shared memory start here."""
+LOCAL_WINDOW = 1 << 57
+"""Generic addresses of local memory start here."""
+
+WORDS: dict[int, Any] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+    8: np.dtype(np.uint64),
+    # 16 bytes move fastest as a native type of that size; the values are never looked at.
+    16: np.dtype(np.complex128),
+}
+"""The type that moves an access of so many bytes in one piece."""
+
+ATOMIC_OWNER = np.int64(-1)
+
+
+@dataclass(slots=True, eq=False)
+class Region:
+    """A buffer, or several overlapping ones.
+
+    Attributes:
+        base: its first address.
+        data: its bytes; writes show in the caller's array.
+        names: the arguments it stands for.
+        writable: False for constants of the module.
+        owners: per granule, who wrote it in this launch; None until somebody does.
+        atomics: per granule, the kind of atomic that touched it; None until one does.
+        views: `data` as words of each size, from the first aligned address on.
+    """
+
+    base: int
+    data: Bits
+    names: tuple[str, ...]
+    writable: bool = True
+    owners: Bits | None = None
+    atomics: Bits | None = None
+    views: dict[int, tuple[int, Bits]] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        """The address after the last byte."""
+        return self.base + self.data.size
+
+    @property
+    def title(self) -> str:
+        """For messages: names, address range, size."""
+        return f"{'/'.join(self.names)} [{self.base:#x}, {self.end:#x}), {self.data.size} bytes"
+
+    def words(self, size: int) -> tuple[int, Bits]:
+        """The first aligned address, and the words from there on."""
+        if size not in self.views:
+            skip = -self.base % size
+            count = max(self.data.size - skip, 0) // size
+            part = self.data[skip : skip + count * size]
+            self.views[size] = (self.base + skip, part.view(WORDS[size]))
+        return self.views[size]
+
+
+class GlobalMemory:
+    """Registered buffers by address.
+
+    Attributes:
+        regions: disjoint, in ascending order of address.
+        granule: bytes that are tracked together: no store or atomic of the kernel is smaller.
+    """
+
+    def __init__(self) -> None:
+        """Empty memory."""
+        self.regions: list[Region] = []
+        self.granule = 1
+
+    def register(
+        self, address: int, array: Bits, name: str, *, writable: bool = True
+    ) -> None:
+        """Make a buffer reachable.
+
+        Args:
+            address: address of its first byte, as the kernel sees it.
+            array: its bytes, u8, contiguous; written in place.
+            name: what to call it in messages.
+            writable: False makes a store to it an error.
+
+        Raises:
+            LaunchError: it is no contiguous u8 array, or it overlaps another buffer at an
+                address that is not its own in host memory.
+        """
+        if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
+            raise LaunchError(
+                f"buffer {name}: {array.dtype} of shape {array.shape}; "
+                "a contiguous one-dimensional uint8 array is accepted"
+            )
+        if array.size == 0:
+            return
+        region = Region(address, array, (name,), writable)
+        touching = [r for r in self.regions if r.base < region.end and address < r.end]
+        if touching:
+            region = _merged([*touching, region])
+        kept = [r for r in self.regions if r not in touching]
+        self.regions = sorted([*kept, region], key=lambda r: r.base)
+
+    def begin_launch(self, granule: int) -> None:
+        """Forget who wrote what.
+
+        Args:
+            granule: bytes of the smallest store or atomic of the kernel.
+        """
+        self.granule = granule
+        for region in self.regions:
+            region.owners = region.atomics = None
+
+    def region_of(self, state: State, addresses: Bits, mask: Mask, size: int) -> Region | None:
+        """The region that holds all these accesses; None if they lie in several.
+
+        Raises:
+            OutOfBoundsError: a lane's access is not wholly inside a region.
+            MisalignedAccessError: an address is not a multiple of `size`.
+        """
+        if int(np.bitwise_or.reduce(addresses, axis=None)) & (size - 1):
+            bad = addresses & np.uint64(size - 1) != 0
+            self._fail(state, MisalignedAccessError, addresses, mask, bad, size)
+        low, high = int(addresses.min()), int(addresses.max())
+        for region in self.regions:
+            if region.base <= low and high + size <= region.end:
+                return region
+        inside = np.zeros(addresses.shape, np.bool_)
+        for region in self.regions:
+            if region.data.size >= size:
+                last = np.uint64(region.end - size)
+                inside |= (addresses >= np.uint64(region.base)) & (addresses <= last)
+        if not inside.all():
+            self._fail(state, OutOfBoundsError, addresses, mask, ~inside, size)
+        return None
+
+    def _fail(
+        self, state: State, kind: Any, addresses: Bits, mask: Mask, bad: Bits, size: int
+    ) -> None:
+        first = int(addresses[bad].ravel()[0])
+        what = f"{size}-byte access at {first:#x} "
+        if kind is MisalignedAccessError:
+            what += f"is not aligned to {size} bytes"
+        else:
+            what += f"is outside of the memory passed: {self.near(first)}"
+        state.fail(kind, what, spread(bad, mask, state))
+
+    def near(self, address: int) -> str:
+        """The region closest to an address, and how far away it is."""
+        if not self.regions:
+            return "the kernel was given no memory"
+
+        def gap(region: Region) -> int:
+            return max(region.base - address, address - region.end + 1, 0)
+
+        region = min(self.regions, key=gap)
+        side = "before the start" if address < region.base else "past the end"
+        distance = region.base - address if address < region.base else address - region.end
+        return f"{distance} bytes {side} of {region.title}"
+
+    def load(
+        self, state: State, addresses: Bits, mask: Mask, size: int, *, strong: bool
+    ) -> Bits:
+        """Words of `size` bytes at `addresses` (any shape).
+
+        Args:
+            state: for messages and thread numbers.
+            addresses: u64; with a mask, only the running lanes' in order, else all lanes'.
+            mask: the running lanes that `addresses` stands for.
+            size: 1, 2, 4, 8 or 16.
+            strong: whether the load may see other blocks' writes (volatile, acquire …).
+
+        Raises:
+            OrderDependenceError: a weak load of what another block wrote in this launch.
+        """
+        region = self.region_of(state, addresses, mask, size)
+        if region is not None:
+            return self._load(state, region, addresses, mask, size, strong, None)
+        result = np.zeros(addresses.shape, WORDS[size])
+        for region, inside in self._parts(addresses):
+            part = self._load(state, region, addresses[inside], mask, size, strong, inside)
+            result[inside] = part
+        return result
+
+    def _parts(self, addresses: Bits) -> list[tuple[Region, Bits]]:
+        parts = []
+        for region in self.regions:
+            inside = (addresses >= np.uint64(region.base)) & (addresses < np.uint64(region.end))
+            if inside.any():
+                parts.append((region, inside))
+        return parts
+
+    def _load(
+        self, state: State, region: Region, addresses: Bits, mask: Mask, size: int,
+        strong: bool, inside: Bits | None,
+    ) -> Bits:  # fmt: skip
+        if region.owners is not None and not strong:
+            self._check_read(state, region, addresses, mask, size, inside)
+        start, words = region.words(size)
+        return words.take(indices(addresses, start, size))
+
+    def _check_read(
+        self, state: State, region: Region, addresses: Bits, mask: Mask, size: int,
+        inside: Bits | None,
+    ) -> None:  # fmt: skip
+        assert region.owners is not None
+        me = part_of(writer_ids(state), addresses.shape, mask, state, inside)
+        for granule in self.granules(region, addresses, size):
+            owner = region.owners.take(granule)
+            foreign = (owner != 0) & ((owner >> 32) != (me >> 32))
+            if foreign.any():
+                state.fail(
+                    OrderDependenceError,
+                    f"a load of {'/'.join(region.names)} sees what another block wrote in "
+                    "this launch",
+                    spread(place(foreign, inside), mask, state),
+                )
+
+    def granules(self, region: Region, addresses: Bits, size: int) -> list[Bits]:
+        """Tracking indices of an access: one for each granule it covers."""
+        first = (addresses - np.uint64(region.base)).view(np.int64) // self.granule
+        return [first + step for step in range(max(size // self.granule, 1))]
+
+    def store(
+        self, state: State, addresses: Bits, values: Bits, mask: Mask, size: int
+    ) -> None:
+        """Write words of `size` bytes; `addresses` and `values` have one shape.
+
+        Raises:
+            WriteConflictError: two threads write different values to one address.
+        """
+        region = self.region_of(state, addresses, mask, size)
+        if region is not None:
+            return self._store(state, region, addresses, values, mask, size, None)
+        for region, inside in self._parts(addresses):
+            self._store(state, region, addresses[inside], values[inside], mask, size, inside)
+
+    def _store(
+        self, state: State, region: Region, addresses: Bits, values: Bits, mask: Mask,
+        size: int, inside: Bits | None,
+    ) -> None:  # fmt: skip
+        if not region.writable:
+            state.fail(
+                OutOfBoundsError,
+                f"a store to the constant {'/'.join(region.names)}",
+                spread(place(np.ones(addresses.shape, np.bool_), inside), mask, state),
+            )
+        start, words = region.words(size)
+        index = indices(addresses, start, size)
+        before = words.take(index)
+        words[index] = values
+        lost = differs(words.take(index), values)
+        lost |= self._overwritten(state, region, addresses, mask, size, inside) & differs(
+            before, values
+        )
+        if lost.any():
+            state.fail(
+                WriteConflictError,
+                f"two threads write different values to one address of {'/'.join(region.names)}",
+                spread(place(lost, inside), mask, state),
+            )
+
+    def _overwritten(
+        self, state: State, region: Region, addresses: Bits, mask: Mask, size: int,
+        inside: Bits | None,
+    ) -> Bits:  # fmt: skip
+        """Which addresses another thread wrote with no barrier between; claims all of them."""
+        if region.owners is None:
+            region.owners = np.zeros(-(-region.data.size // self.granule), np.int64)
+        me = part_of(writer_ids(state), addresses.shape, mask, state, inside)
+        clash = np.zeros(addresses.shape, np.bool_)
+        for granule in self.granules(region, addresses, size):
+            owner = region.owners.take(granule)
+            # The same block may overwrite after a barrier: the epoch below the block differs.
+            clash |= (owner != 0) & (owner != me) & (
+                ((owner >> 32) != (me >> 32)) | ((owner >> 10) == (me >> 10))
+            )
+            region.owners[granule] = me
+        return clash
+
+
+def writer_ids(state: State) -> Bits:
+    """Per lane: block + 1, barrier epoch and thread, packed into an int64."""
+    block = np.arange(state.first_block + 1, state.first_block + state.blocks + 1, dtype=np.int64)
+    thread = np.arange(state.threads, dtype=np.int64)
+    return ((block << 32) | (state.epochs << 10))[:, None] | thread
+
+
+def indices(addresses: Bits, start: int, size: int) -> Bits:
+    """Word numbers of aligned addresses."""
+    offsets = (addresses - np.uint64(start)).view(np.int64)
+    return offsets >> (size.bit_length() - 1) if size > 1 else offsets
+
+
+def differs(x: Bits, y: Bits) -> Bits:
+    """Where words differ, bit for bit."""
+    if x.dtype == np.complex128:
+        pairs = x.view(np.uint64) != np.ascontiguousarray(y).view(np.uint64)
+        return pairs.reshape(*x.shape, 2).any(axis=-1)
+    return np.asarray(x != y)
+
+
+def part_of(
+    full: Bits, shape: tuple[int, ...], mask: Mask, state: State, inside: Bits | None
+) -> Bits:
+    """A (blocks, threads) array cut down to the lanes that an access stands for."""
+    if mask is not None:
+        full = full[np.broadcast_to(mask, state.shape)]
+    if inside is not None:
+        return full[inside if inside.ndim == 1 else np.broadcast_to(inside, full.shape)]
+    return full
+
+
+def place(part: Bits, inside: Bits | None) -> Bits:
+    """The inverse of indexing with `inside`."""
+    if inside is None:
+        return part
+    whole = np.zeros(inside.shape, np.bool_)
+    whole[inside] = part
+    return whole
+
+
+def spread(part: Bits, mask: Mask, state: State) -> Bits:
+    """The inverse of indexing with the mask: lanes of (blocks, threads)."""
+    if mask is None:
+        return np.broadcast_to(part, state.shape)
+    return place(part, np.broadcast_to(mask, state.shape))
+
+
+def _merged(regions: list[Region]) -> Region:
+    """One region over overlapping buffers, which must be views of one piece of host memory."""
+    for region in regions:
+        if region.data.ctypes.data != region.base:
+            raise LaunchError(
+                f"buffers {', '.join('/'.join(r.names) for r in regions)} overlap at addresses "
+                "that are not their own in host memory"
+            )
+    base, end = min(r.base for r in regions), max(r.end for r in regions)
+    data = np.frombuffer((ctypes.c_uint8 * (end - base)).from_address(base), np.uint8)
+    names = tuple(dict.fromkeys(name for region in regions for name in region.names))
+    merged = Region(base, data, names, all(r.writable for r in regions))
+    # The view does not own its memory: keep the arrays that do alive with it.
+    merged.views[0] = (base, np.array([r.data for r in regions], dtype=object))
+    return merged

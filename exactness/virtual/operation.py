@@ -1,0 +1,334 @@
+"""Decoded instructions, and the builder that decoders use to resolve operands.
+
+A decoder turns an `Instruction` into an `Elementwise` (its targets are a function of its sources,
+lane by lane) or an `Effect` (memory, other lanes, control). Operands are resolved to register
+numbers once; literals and special registers are registers too, filled before the launch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from exactness.virtual.errors import UnsupportedInstructionError
+from exactness.virtual.instructions import (
+    SINK,
+    Address,
+    Decimal,
+    Entry,
+    Instruction,
+    Integer,
+    NotRegister,
+    Operand,
+    Register,
+    Special,
+    Symbol,
+    Vector,
+)
+from exactness.virtual.ptx import type_bytes
+from exactness.virtual.state import Bits, State
+
+Function: TypeAlias = Callable[..., Any]
+PoisonRule: TypeAlias = Callable[[Sequence[Bits], Sequence[Bits]], Bits]
+"""From source values and their poison to the poison of the result."""
+
+UNSIGNED: dict[int, Any] = {
+    1: np.dtype(np.bool_),
+    8: np.dtype(np.uint8),
+    16: np.dtype(np.uint16),
+    32: np.dtype(np.uint32),
+    64: np.dtype(np.uint64),
+}
+"""Register storage by width in bits; 1 is a predicate."""
+
+
+@dataclass(slots=True, eq=False)
+class Elementwise:
+    """Targets are a function of sources, lane by lane.
+
+    Attributes:
+        instruction: what it was decoded from.
+        function: source arrays to one array, or to a tuple with one a target.
+        sources: register numbers.
+        targets: register numbers.
+        poison_rule: None where any undefined source makes the result undefined.
+        guard: register number and negation of the predicate.
+        fast: the unguarded form, `fast(registers)`; None if there is a guard.
+        kills: registers that nobody reads after this one.
+        touched: sources and targets.
+    """
+
+    instruction: Instruction
+    function: Function
+    sources: tuple[int, ...]
+    targets: tuple[int, ...]
+    poison_rule: PoisonRule | None = None
+    guard: tuple[int, bool] | None = None
+    fast: Callable[[list[Any]], None] | None = None
+    kills: tuple[int, ...] = ()
+    touched: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Build the quick form."""
+        self.touched = frozenset(self.sources) | frozenset(self.targets)
+        if self.guard is None:
+            self.fast = _fast(self.function, self.sources, self.targets)
+
+    def execute(self, state: State) -> None:
+        """The general form: some lanes, or undefined values."""
+        values = [state.value(index) for index in self.sources]
+        results = self.function(*values)
+        if len(self.targets) == 1:
+            results = (results,)
+        poison = self.poison(state, values) if state.poison else None
+        for target, result in zip(self.targets, results, strict=True):
+            state.write(target, result, poison)
+
+    def poison(self, state: State, values: Sequence[Bits]) -> Bits | None:
+        """Undefined lanes of the result."""
+        if state.poison.keys().isdisjoint(self.sources):
+            return None
+        parts = [state.poison.get(index, _CLEAN) for index in self.sources]
+        if self.poison_rule is not None:
+            return self.poison_rule(values, parts)
+        result = parts[0]
+        for part in parts[1:]:
+            result = result | part
+        return result
+
+
+_CLEAN = np.zeros((1, 1), np.bool_)
+
+
+def _fast(
+    function: Function, sources: tuple[int, ...], targets: tuple[int, ...]
+) -> Callable[[list[Any]], None]:
+    """`function` from registers to registers, without loops for the common arities."""
+    if len(targets) != 1:
+
+        def many(registers: list[Any]) -> None:
+            results = function(*(registers[index] for index in sources))
+            for target, result in zip(targets, results, strict=True):
+                registers[target] = result
+
+        return many
+    (target,) = targets
+    if len(sources) == 1:
+        (a,) = sources
+
+        def one(registers: list[Any]) -> None:
+            registers[target] = function(registers[a])
+
+        return one
+    if len(sources) == 2:
+        a, b = sources
+
+        def two(registers: list[Any]) -> None:
+            registers[target] = function(registers[a], registers[b])
+
+        return two
+
+    def general(registers: list[Any]) -> None:
+        registers[target] = function(*(registers[index] for index in sources))
+
+    return general
+
+
+@dataclass(slots=True, eq=False)
+class Effect:
+    """An instruction that looks beyond its own lane.
+
+    Attributes:
+        instruction: what it was decoded from.
+        run: does the work for the lanes of `state.mask`, writes the targets, tracks poison.
+        sources: register numbers, for liveness.
+        targets: register numbers.
+        guard: as in `Elementwise`.
+        kills: as in `Elementwise`.
+    """
+
+    instruction: Instruction
+    run: Callable[[State], None]
+    sources: tuple[int, ...] = ()
+    targets: tuple[int, ...] = ()
+    guard: tuple[int, bool] | None = None
+    kills: tuple[int, ...] = ()
+    fast: None = None
+
+    def execute(self, state: State) -> None:
+        """Run it."""
+        self.run(state)
+
+
+Operation: TypeAlias = Elementwise | Effect
+
+
+class Builder:
+    """Resolves the operands of one kernel to register numbers.
+
+    Attributes:
+        entry: the kernel.
+        numbers: register name to number.
+        literals: number to array, for literals.
+        specials: special register name to number.
+        symbols: symbol name to number; its address is known at launch.
+        widths: bits of every register number.
+        unread: targets that no later instruction reads, known after liveness analysis.
+    """
+
+    def __init__(self, entry: Entry) -> None:
+        """Number the declared registers."""
+        self.entry = entry
+        self.numbers: dict[str, int] = {}
+        self.widths: list[int] = []
+        for name, type_name in entry.registers.items():
+            bits = 1 if type_name == "pred" else 8 * type_bytes(type_name)
+            self.numbers[name] = self._number(bits)
+        self.literals: dict[int, Bits] = {}
+        self.specials: dict[str, int] = {}
+        self.symbols: dict[str, int] = {}
+        self.unread: set[int] = set()
+        self._literal_numbers: dict[tuple[int, int], int] = {}
+
+    def _number(self, bits: int) -> int:
+        self.widths.append(bits)
+        return len(self.widths) - 1
+
+    def unsupported(self, instruction: Instruction, why: str) -> UnsupportedInstructionError:
+        """An error that names the instruction."""
+        return UnsupportedInstructionError(
+            f"{instruction.name} is not modelled: {why}",
+            kernel=self.entry.name,
+            instruction=instruction,
+        )
+
+    def literal(self, value: int, bits: int) -> int:
+        """The register that holds a literal."""
+        value &= (1 << bits) - 1
+        key = (value, bits)
+        if key not in self._literal_numbers:
+            number = self._literal_numbers[key] = self._number(bits)
+            self.literals[number] = np.full((1, 1), value, UNSIGNED[bits])
+        return self._literal_numbers[key]
+
+    def scratch(self, bits: int) -> int:
+        """A register that nobody reads: the sink `_`."""
+        return self._number(bits)
+
+    def special(self, name: str, bits: int) -> int:
+        """The register that holds a special register, as `bits` wide as it is read."""
+        key = f"{name}:{bits}"
+        if key not in self.specials:
+            self.specials[key] = self._number(bits)
+        return self.specials[key]
+
+    def symbol(self, name: str, bits: int) -> int:
+        """The register that holds the address of a variable."""
+        key = f"{name}:{bits}"
+        if key not in self.symbols:
+            self.symbols[key] = self._number(bits)
+        return self.symbols[key]
+
+    def source(
+        self, ins: Instruction, operand: Operand, bits: int, *, is_float: bool = False
+    ) -> int:
+        """The register number of a source operand.
+
+        Args:
+            ins: for error messages.
+            operand: register, literal, special register or symbol.
+            bits: the width the instruction reads; wider registers are refused.
+            is_float: whether a decimal literal stands for a float (f32 or f64 by `bits`).
+        """
+        match operand:
+            case Register(name):
+                number = self.numbers[name]
+                if self.widths[number] != bits:
+                    raise self.unsupported(
+                        ins, f"operand {name} is {self.widths[number]} bits wide, not {bits}"
+                    )
+                return number
+            case Integer(value, 0) if not is_float or bits == 16:
+                return self.literal(value, bits)
+            case Integer() | Decimal():
+                return self.literal(_float_pattern(operand, bits), bits)
+            case Special(name):
+                return self.special(name, bits)
+            case Symbol(name):
+                return self.symbol(name, bits)
+        raise self.unsupported(ins, f"operand {operand} is not a {bits}-bit source")
+
+    def sources(
+        self, ins: Instruction, operands: Sequence[Operand], bits: int, *, is_float: bool = False
+    ) -> tuple[int, ...]:
+        """Register numbers of several sources of one width."""
+        return tuple(self.source(ins, operand, bits, is_float=is_float) for operand in operands)
+
+    def any_source(self, ins: Instruction, operand: Operand, least: int) -> int:
+        """A source of at least `least` bits, of whatever width its register has."""
+        if isinstance(operand, Register):
+            number = self.numbers[operand.name]
+            if self.widths[number] >= least:
+                return number
+        return self.source(ins, operand, least)
+
+    def target(self, ins: Instruction, operand: Operand, bits: int) -> int:
+        """The register number of a destination of exactly `bits`."""
+        if operand == SINK:
+            return self.scratch(bits)
+        if not isinstance(operand, Register):
+            raise self.unsupported(ins, f"destination {operand} is not a register")
+        number = self.numbers[operand.name]
+        if self.widths[number] != bits:
+            raise self.unsupported(
+                ins, f"destination {operand.name} is {self.widths[number]} bits wide, not {bits}"
+            )
+        return number
+
+    def any_target(self, ins: Instruction, operand: Operand, least: int) -> int:
+        """A destination of at least `least` bits."""
+        if operand == SINK:
+            return self.scratch(least)
+        if isinstance(operand, Register) and self.widths[self.numbers[operand.name]] >= least:
+            return self.numbers[operand.name]
+        return self.target(ins, operand, least)
+
+    def predicate(self, ins: Instruction, operand: Operand) -> tuple[int, bool]:
+        """Register number and negation of a predicate operand."""
+        if isinstance(operand, NotRegister):
+            return self.target(ins, operand.register, 1), True
+        return self.source(ins, operand, 1), False
+
+    def elements(self, operand: Operand) -> tuple[Operand, ...]:
+        """The parts of a vector operand; a plain operand is its own only part."""
+        return operand.elements if isinstance(operand, Vector) else (operand,)
+
+    def address(self, ins: Instruction, operand: Operand) -> tuple[int, int]:
+        """Register number and byte offset of a memory operand."""
+        if not isinstance(operand, Address):
+            raise self.unsupported(ins, f"operand {operand} is not an address")
+        match operand.base:
+            case Register(name):
+                return self.numbers[name], operand.offset
+            case Integer(value):
+                return self.literal(value, 64), operand.offset
+            case Symbol(name):
+                return self.symbol(name, 64), operand.offset
+
+
+def _float_pattern(operand: Operand, bits: int) -> int:
+    """The pattern of a float literal in f32 or f64, by one rounding from its own precision."""
+    if isinstance(operand, Integer):
+        if operand.float_bits in (0, bits):
+            return operand.value
+        wide = struct.unpack("<d", operand.value.to_bytes(8, "little"))[0]
+        operand = Decimal(wide)
+    assert isinstance(operand, Decimal)
+    if bits == 64:
+        return int.from_bytes(struct.pack("<d", operand.value), "little")
+    with np.errstate(over="ignore"):
+        return int(np.float32(operand.value).view(np.uint32))

@@ -1,0 +1,147 @@
+"""Per-head Q RMSNorm of DeepSeek V4 in one launch: x · √(1 / (mean(x²) + eps)).
+
+Order of summation: candle's `fast_sum`: min(1024, n) slots, the next power of two of them; slot t
+adds elements t, t + slots … in order; then slot[t] += slot[t + s] for s = slots/2 … 1. Every step
+is rounded to bf16. Written out below: the row is halved by additions of two operands, never by a
+`tl.sum` whose order the compiler chooses.
+
+Baseline: the seven launches of candle's CUDA backend (`references/qnorm.py`).
+"""
+
+import os
+
+import torch
+import triton
+import triton.language as tl
+
+from exactness.claim import Bench, Claim, Variant
+from exactness.formats import bf16
+from exactness.inputs import rows
+
+from ._host import bf16_constant, check_number, check_tensor
+
+_ENV = "EXACTNESS_QNORM_F32_ACC"
+
+
+@triton.jit
+def _round_bf16(x):
+    return x.to(tl.bfloat16).to(tl.float32)
+
+
+@triton.jit
+def _add_bf16(a, b):
+    return _round_bf16(a + b)
+
+
+@triton.jit
+def _add_f32(a, b):
+    return a + b
+
+
+@triton.jit
+def _qnorm_kernel(
+    x_ptr,
+    out_ptr,
+    stride_xm,
+    stride_xn,
+    n_cols,
+    n_f32,
+    inv_n,
+    eps,
+    SLOTS: tl.constexpr,
+    LOG_SLOTS: tl.constexpr,
+    F32_ACC: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    slot = tl.arange(0, SLOTS)
+    x_row = x_ptr + row * stride_xm
+    out_row = out_ptr + row * n_cols
+
+    acc = tl.zeros([SLOTS], tl.float32)
+    for start in range(0, n_cols, SLOTS):
+        col = start + slot
+        x = tl.load(x_row + col.to(tl.int64) * stride_xn, mask=col < n_cols, other=0.0)
+        x = x.to(tl.float32)
+        if F32_ACC:
+            acc += x * x
+        else:
+            acc = _round_bf16(acc + _round_bf16(x * x))
+
+    # Two operands along axis 0: each reduction is a single addition per slot.
+    for level in tl.static_range(LOG_SLOTS):
+        halves = tl.reshape(acc, [2, SLOTS >> (level + 1)])
+        acc = tl.reduce(halves, 0, _add_f32 if F32_ACC else _add_bf16)
+    total = tl.reshape(acc, [1])
+
+    if F32_ACC:
+        mean = tl.div_rn(total, n_f32)
+        inv = _round_bf16(tl.div_rn(1.0, tl.sqrt_rn(mean + eps)))
+    else:
+        # candle's first affine also adds 0, which is exact: a sum of squares is never −0.
+        mean_eps = _round_bf16(_round_bf16(total * inv_n) + eps)
+        inv = _round_bf16(tl.sqrt_rn(_round_bf16(tl.div_rn(1.0, mean_eps))))
+
+    for start in range(0, n_cols, SLOTS):
+        col = start + slot
+        x = tl.load(x_row + col.to(tl.int64) * stride_xn, mask=col < n_cols, other=0.0)
+        tl.store(out_row + col, (x.to(tl.float32) * inv).to(tl.bfloat16), mask=col < n_cols)
+
+
+def qnorm(x: torch.Tensor, eps: float = 1e-6, *, f32_acc: bool | None = None) -> torch.Tensor:
+    """Normalize each row by its root mean square, with candle's bits.
+
+    Args:
+        x: bf16 [rows, n], any strides, n ≥ 1 (an empty tensor gives an empty one).
+        eps: added to the mean; rounded from f64 to bf16 as candle's host does.
+        f32_acc: accumulate in f32 (not bit-identical); None asks EXACTNESS_QNORM_F32_ACC.
+
+    Returns:
+        bf16 [rows, n], contiguous.
+
+    Raises:
+        TypeError: wrong dtype or type of an argument.
+        ValueError: wrong rank or layout.
+    """
+    check_tensor("x", x, torch.bfloat16, 2)
+    check_number("eps", eps)
+    if f32_acc is None:
+        f32_acc = os.environ.get(_ENV, "") == "1"
+    n_rows, n_cols = x.shape
+    out = torch.empty((n_rows, n_cols), dtype=x.dtype, device=x.device)
+    if out.numel() == 0:
+        return out
+    slots = triton.next_power_of_2(min(1024, n_cols))
+    _qnorm_kernel[(n_rows,)](
+        x,
+        out,
+        x.stride(0),
+        x.stride(1),
+        n_cols,
+        float(n_cols),
+        bf16_constant(1.0 / n_cols),
+        bf16_constant(eps),
+        SLOTS=slots,
+        LOG_SLOTS=slots.bit_length() - 1,
+        F32_ACC=f32_acc,
+        num_warps=1 if slots <= 512 else 4,
+        enable_fp_fusion=False,
+    )
+    return out
+
+
+CLAIM = Claim(
+    kernel=qnorm,
+    reference="qnorm:qnorm",
+    golden="qnorm",
+    inputs=rows(bf16, n=(1, 8192), eps=(1e-6, 0.0, 1e-5, 1.0)),
+    cases=[
+        {"rows": 64, "n": 512},
+        {"rows": 7, "n": 96},
+        {"rows": 3, "n": 1},
+        {"rows": 2, "n": 8192},
+        {"rows": 257, "n": 17},
+    ],
+    parameters={"eps": 1e-6},
+    variants=[Variant(name="f32_acc", reference="qnorm:qnorm_f32_acc", env=_ENV)],
+    bench=[Bench(name="qnorm", sizes={"rows": 64, "n": 512}, bytes=2 * 64 * 512 * 2)],
+)
