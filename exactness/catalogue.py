@@ -115,7 +115,7 @@ class Catalogue:
         found = getattr(module, function, None)
         if not callable(found):
             raise UsageError(f"reference {address!r}: {file}.py has no function {function!r}")
-        return found  # type: ignore[no-any-return]
+        return found
 
 
 def imported(address: str) -> Callable[..., Any]:
@@ -133,4 +133,4 @@ def imported(address: str) -> Callable[..., Any]:
         raise UsageError(f"{address!r} cannot be imported as module:attribute: {error}") from None
     if not callable(found):
         raise UsageError(f"{address!r} is not callable")
-    return found  # type: ignore[no-any-return]
+    return found

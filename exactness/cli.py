@@ -144,7 +144,8 @@ def env(as_json: bool) -> None:
         click.echo(json.dumps(found, indent=1))
         return
     for name, value in found.items():
-        shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
-        click.echo(f"{name:12} {'—' if shown in (None, '') else shown}")
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {item}" for key, item in value.items())
+        click.echo(f"{name:12} {'—' if value in (None, '') else value}")
     if environment.subnormals_are_flushed():
         click.echo("WARNING: this process flushes subnormals; no reference is right here")

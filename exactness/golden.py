@@ -144,21 +144,20 @@ class GoldenStore:
         Raises:
             UsageError: a case is recorded in two files, or a key lacks its tensor.
         """
-        found: dict[tuple[str, str], Case] = {}
         for file in self.files:
-            for key in file.tables:
-                if key.split("/")[0] in prefixes:
-                    raise UsageError(f"{file.path}: key {key!r} is not <claim>/<case>/<tensor>")
-            for case in file.cases:
-                if case.prefix not in prefixes:
-                    continue
-                key = (case.prefix, case.name)
-                if key in found:
-                    raise UsageError(
-                        f"case {case.key} is recorded in both "
-                        f"{found[key].file.path} and {case.file.path}; delete one"
-                    )
-                found[key] = case
+            for table in file.tables:
+                if table.split("/")[0] in prefixes:
+                    raise UsageError(f"{file.path}: key {table!r} is not <claim>/<case>/<tensor>")
+        found: dict[str, Case] = {}
+        for case in (case for file in self.files for case in file.cases):
+            if case.prefix not in prefixes:
+                continue
+            other = found.setdefault(case.key, case)
+            if other is not case:
+                raise UsageError(
+                    f"case {case.key} is recorded in both {other.file.path} and "
+                    f"{case.file.path}; delete one"
+                )
         return [found[key] for key in sorted(found)]
 
     def prefixes(self) -> dict[str, int]:

@@ -101,7 +101,8 @@ class _Hooks:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Gather the outcomes that items leave in their reports."""
         if report.when == "call":
-            self._outcomes += [value for key, value in report.user_properties if key == KEY]
+            properties: list[tuple[str, Any]] = report.user_properties
+            self._outcomes += [value for key, value in properties if key == KEY]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A run that was asked for bitwise checks and made none has not passed."""

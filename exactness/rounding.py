@@ -277,7 +277,7 @@ def host_constant(value: float, fmt: Format) -> float:
 
 
 def fma_fraction(a: float, b: float, c: float, fmt: Format, mode: Rounding = RNE) -> float:
-    """The product a · b plus c of finite numbers, rounded once, by rational arithmetic (any format).
+    """The product a · b plus c of finite numbers, rounded once, by rational arithmetic.
 
     An exact zero takes the sign of IEEE 754-2019, section 6.3.
     """

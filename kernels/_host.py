@@ -34,7 +34,7 @@ def check_tensor(name: str, x: object, dtype: torch.dtype, rank: int) -> None:
     if x.dtype is not dtype:
         raise TypeError(f"{name}: dtype {x.dtype} is not accepted; {dtype} is")
     if x.ndim != rank:
-        raise ValueError(f"{name}: shape {tuple(x.shape)} has rank {x.ndim}; rank {rank} is accepted")
+        raise ValueError(f"{name}: shape {tuple(x.shape)} is not accepted; rank {rank} is")
 
 
 def check_number(name: str, value: object) -> None:

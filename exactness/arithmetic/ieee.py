@@ -105,7 +105,8 @@ class IEEE(Arithmetic):
         return self.round(payload, operation.format, operation.attributes["mode"])
 
     def _fma(self, operation: Operation) -> Array:
-        return fma(*operation.payloads, operation.format)
+        a, b, c = operation.payloads
+        return fma(a, b, c, operation.format)
 
     def _sum(self, operation: Operation) -> Array:
         def add(x: Array, y: Array) -> Array:

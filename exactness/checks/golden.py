@@ -36,7 +36,8 @@ class GoldenCheck(Check):
         outputs = {n: t for n, t in recorded.items() if n in self.claim.output_names}
         rest = [n for n in recorded if n not in arguments and n not in outputs]
         if not outputs:
-            evidence.problem(f"{self.case.key} records none of {', '.join(self.claim.output_names)}")
+            names = ", ".join(self.claim.output_names)
+            evidence.problem(f"{self.case.key} records none of {names}")
             return
         expected, launches = context.reference(self.claim, arguments)
         self._compare_launches(evidence, launches, {name: recorded[name] for name in rest})
@@ -53,7 +54,7 @@ class GoldenCheck(Check):
         tensors = {n: recorded[n] for n in self.claim.inputs.tensors if n in recorded}
         missing = [n for n in self.claim.inputs.tensors if n not in recorded]
         if missing:
-            raise KeyError(f"{self.case.key} in {self.case.file.path} lacks the input {missing[0]!r}")
+            raise KeyError(f"{self.case.file.path}: {self.case.key} lacks the input {missing[0]!r}")
         return {**tensors, **parameters}
 
     def _compare_launches(

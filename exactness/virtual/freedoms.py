@@ -9,8 +9,7 @@ chapter 9.7.3. Measured on ptxas 12.8 to 13.4 for sm_90, it also replaces, with 
 
 and, unless `--fmad=false` is given, merges the last multiplication of a `div.full` into a sum.
 
-`find` lists these places; `rewrite` prints the same program with every one of them decided. An
-instruction keeps its line, so that both texts can be compared line by line.
+`find` lists these places; `rewriting.rewrite` prints the same program with each of them decided.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from exactness.virtual.ptx import Entry, Instruction, Integer, Register, Vector
 
 FLOAT_TYPES = frozenset({"f64", "f32", "f16", "f16x2", "bf16", "bf16x2", "f32x2"})
 _ROUNDINGS = frozenset({"rn", "rz", "rm", "rp"})
-# The operand scaling of div.full; CONTRACTS of div.full give the same bounds.
+# Bounds of |divisor| beyond which div.full scales its operands.
 LARGE, SMALL = 2.0**126, 2.0**-126
 _FUNCTIONS = {
     "ex2": np.exp2,
@@ -109,8 +108,9 @@ def find(entry: Entry) -> Freedoms:
                 unproven.append(instruction)
         elif instruction.opcode in _FUNCTIONS and "approx" in instruction.modifiers:
             argument = flow.constant(instruction.operands[1])
-            if argument is not None:
-                functions[instruction] = _function(instruction, argument)
+            result = None if argument is None else _function(instruction, argument)
+            if result is not None and not np.isnan(result):
+                functions[instruction] = result
     unrounded = tuple(i for i in entry.body if is_unrounded(i))
     products = flow.products(unrounded, divisions)
     return Freedoms(
@@ -135,9 +135,7 @@ def is_unrounded(instruction: Instruction) -> bool:
     )
 
 
-def _sums(
-    unrounded: Iterable[Instruction], products: Mapping[str, Product]
-) -> Iterable[Sum]:
+def _sums(unrounded: Iterable[Instruction], products: Mapping[str, Product]) -> Iterable[Sum]:
     for instruction in unrounded:
         if instruction.opcode == "mul" or instruction.guard is not None:
             continue
@@ -215,12 +213,16 @@ class _Flow:
         candidates = [(i, Kind.MULTIPLY) for i in unrounded if i.opcode == "mul"]
         for instruction in self.definitions.values():
             if instruction.opcode == "div" and "full" in instruction.modifiers:
-                constant = instruction in divisions
-                kind = Kind.DIVIDE_CONSTANT if constant else Kind.DIVIDE
-                candidates.append((instruction, kind))
+                divisor = divisions.get(instruction)
+                if divisor is None:
+                    candidates.append((instruction, Kind.DIVIDE))
+                elif abs(divisor) != 1:  # x / ±1 is exact, so that there is nothing to contract
+                    candidates.append((instruction, Kind.DIVIDE_CONSTANT))
         found = {}
         for instruction, kind in candidates:
-            (target,) = instruction.operands[:1]
+            if any(_is_scoped(operand) for operand in instruction.operands):
+                continue
+            target = instruction.operands[0]
             if isinstance(target, Register) and target.name in self.definitions:
                 users = len(self.readers.get(target.name, ()))
                 found[target.name] = Product(instruction, kind, users)
@@ -246,6 +248,11 @@ def _registers(instruction: Instruction) -> tuple[list[str], list[str]]:
     if instruction.opcode in _NO_RESULT or not groups:
         return [], sources + [name for group in groups for name in group]
     return groups[0], sources + [name for group in groups[1:] for name in group]
+
+
+def _is_scoped(operand: object) -> bool:
+    """Whether this register is declared in an inner block, where a sum outside cannot read it."""
+    return any("@" in name for name in _names(operand))
 
 
 def _names(operand: object) -> list[str]:

@@ -53,6 +53,7 @@ class Region:
         owners: per granule, who wrote it in this launch; None until somebody does.
         atomics: per granule, the kind of atomic that touched it; None until one does.
         views: `data` as words of each size, from the first aligned address on.
+        keep: arrays that own the bytes, where `data` does not.
     """
 
     base: int
@@ -62,6 +63,7 @@ class Region:
     owners: Bits | None = None
     atomics: Bits | None = None
     views: dict[int, tuple[int, Bits]] = field(default_factory=dict)
+    keep: tuple[Bits, ...] = ()
 
     @property
     def end(self) -> int:
@@ -200,6 +202,8 @@ class GlobalMemory:
         region = self.region_of(state, addresses, mask, size)
         if region is not None:
             return self._load(state, region, addresses, mask, size, strong, None)
+        if mask is None:
+            addresses = state.full(addresses)
         result = np.zeros(addresses.shape, WORDS[size])
         for region, inside in self._parts(addresses):
             part = self._load(state, region, addresses[inside], mask, size, strong, inside)
@@ -362,7 +366,6 @@ def _merged(regions: list[Region]) -> Region:
     base, end = min(r.base for r in regions), max(r.end for r in regions)
     data = np.frombuffer((ctypes.c_uint8 * (end - base)).from_address(base), np.uint8)
     names = tuple(dict.fromkeys(name for region in regions for name in region.names))
-    merged = Region(base, data, names, all(r.writable for r in regions))
-    # The view does not own its memory: keep the arrays that do alive with it.
-    merged.views[0] = (base, np.array([r.data for r in regions], dtype=object))
-    return merged
+    writable = all(r.writable for r in regions)
+    keep = tuple(array for r in regions for array in (r.data, *r.keep))
+    return Region(base, data, names, writable, keep=keep)

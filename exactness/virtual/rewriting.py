@@ -46,8 +46,11 @@ class _Writer:
         for instruction in self.freedoms.unrounded:
             self.replaced[instruction] = _rounded(instruction)
         for instruction, divisor in self.freedoms.divisions.items():
-            prefix, factor, reciprocal = self.scaled(instruction, divisor)
-            self.replaced[instruction] = prefix + _multiplied(instruction, factor, reciprocal)
+            if abs(divisor) == 1:
+                self.replaced[instruction] = _unchanged(instruction, divisor)
+            else:
+                before, factor, reciprocal = self.scaled(instruction, divisor)
+                self.replaced[instruction] = before + _multiplied(instruction, factor, reciprocal)
         for instruction, value in self.freedoms.functions.items():
             target = _operands(instruction)[0]
             self.replaced[instruction] = f"{_guard(instruction)}mov.b32 {target}, {_hex(value)};"
@@ -63,11 +66,7 @@ class _Writer:
     def scaled(self, instruction: Instruction, divisor: np.float32) -> tuple[str, str, str]:
         """Division by a constant: statements before, dividend, reciprocal as literal."""
         flush = "ftz" in instruction.modifiers
-        scale = np.float32(1)
-        if abs(divisor) > LARGE:
-            scale = np.float32(0.25)
-        elif abs(divisor) < SMALL and not flush:
-            scale = np.float32(2.0**24)
+        scale = division_scale(divisor, flush=flush)
         with np.errstate(all="ignore"):
             reciprocal = np.float32(1) / flushed(divisor * scale, flush)
         dividend = _operands(instruction)[1]
@@ -176,6 +175,15 @@ class _Writer:
         return f"{text[: match.end()]} {' '.join(self.declared)}{text[match.end() :]}"
 
 
+def division_scale(divisor: np.float32, *, flush: bool) -> np.float32:
+    """What `div.full` multiplies both operands with, so that the reciprocal stays normal."""
+    if abs(divisor) > LARGE:
+        return np.float32(0.25)
+    if abs(divisor) < SMALL and not flush:
+        return np.float32(2.0**24)
+    return np.float32(1)
+
+
 def _substitute(text: str, entry: Entry, replaced: Mapping[Instruction, str]) -> str:
     """Replace statements; each is looked for from the start of its line."""
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
@@ -212,10 +220,25 @@ def _rounded(instruction: Instruction) -> str:
 
 
 def _multiplied(instruction: Instruction, factor: str, reciprocal: str) -> str:
-    """A division as multiplication; by ±1 ptxas only moves or negates."""
+    """A division by a constant as multiplication."""
     target = _operands(instruction)[0]
     ftz = ".ftz" if "ftz" in instruction.modifiers else ""
     return f"{_guard(instruction)}mul.rn{ftz}.f32 {target}, {factor}, {reciprocal};"
+
+
+def _unchanged(instruction: Instruction, divisor: np.float32) -> str:
+    """Division by ±1, for which ptxas only moves, negates or flushes."""
+    target, dividend, _ = _operands(instruction)
+    if "ftz" in instruction.modifiers:
+        zero = _hex(np.float32(-0.0))
+        step = f"add.rn.ftz.f32 {target}, {dividend}, {zero};"
+        if divisor < 0:
+            step = f"sub.rn.ftz.f32 {target}, {zero}, {dividend};"
+    elif divisor > 0:
+        step = f"mov.b32 {target}, {dividend};"
+    else:
+        step = f"neg.f32 {target}, {dividend};"
+    return _guard(instruction) + step
 
 
 def _hex(value: np.float32) -> str:

@@ -61,12 +61,14 @@ class State:
         poison: register number to undefined lanes.
         mask: lanes that execute the present instruction, its guard included.
         live: lanes that have not exited.
+        epochs: per block, how many whole-block barriers it has passed.
         memory: global memory.
         shared: shared memory of the chunk's blocks.
         carry: the carry flag CC.CF.
         copies: asynchronous copies not waited for.
         copy_group: per lane, the number of the group that is being filled.
-        local: private memory of every lane, (blocks, threads, bytes), with its validity.
+        local: private memory of every lane, (blocks, threads, bytes).
+        local_valid: which of its bytes were written.
     """
 
     grid: tuple[int, int, int]
@@ -78,6 +80,7 @@ class State:
     memory: GlobalMemory
     shared: SharedMemory
     live: Bits
+    epochs: Bits
     mask: Mask = None
     poison: dict[int, Bits] = field(default_factory=dict)
     carry: Bits | None = None
@@ -178,7 +181,3 @@ _NONE = np.zeros((1, 1), np.bool_)
 def _or_false(poison: Bits | None) -> Bits:
     return _NONE if poison is None else poison
 
-
-def first_lane_shape(*arrays: Bits) -> tuple[int, ...]:
-    """The common shape of arrays that broadcast to (blocks, threads)."""
-    return np.broadcast_shapes(*(array.shape for array in arrays))

@@ -1,0 +1,283 @@
+"""Which contractions the silicon executes, and a PTX text that says so.
+
+PTX is not the last word: ptxas may contract, fold and merge what the text leaves open (`freedoms`).
+The cubin is. `resolve` therefore decides every such place from the machine code that implements its
+PTX line, prints PTX that leaves nothing open, assembles that with the same options, and accepts it
+only if the outcome is the same: the same machine code, or at least the same arithmetic on every PTX
+line where there was something to decide. Anything else is refused by name. Nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from exactness.virtual import ptx, sass
+from exactness.virtual.errors import LaunchError, VirtualHopperError
+from exactness.virtual.freedoms import Freedoms, Kind, Product, Sum, find
+from exactness.virtual.ptx import Instruction, Module
+from exactness.virtual.rewriting import division_scale, rewrite
+from exactness.virtual.sass import Arithmetic, Operation
+
+NO_CONTRACTION = "--fmad=false"
+
+_Lines = Mapping[int, frozenset[Arithmetic]]
+
+
+class FusionError(VirtualHopperError):
+    """ptxas changed the arithmetic in a way that cannot be taken from its output with certainty."""
+
+
+class Proof(Enum):
+    """Why the resolved PTX has the bits of the cubin."""
+
+    EXPLICIT = "the PTX leaves nothing open, and --fmad=false makes no difference"
+    SAME_CODE = "the resolved PTX assembles to the same machine code"
+    SAME_ARITHMETIC = "the resolved PTX assembles to the same arithmetic on every PTX line"
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A product that the machine code adds without rounding it first."""
+
+    product: Instruction
+    total: Instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was decided about a kernel.
+
+    Attributes:
+        contractions: products merged into sums by ptxas.
+        folded: divisions by and functions of constants that ptxas evaluated itself.
+        proof: why this is what the cubin does.
+    """
+
+    contractions: tuple[Contraction, ...]
+    folded: tuple[Instruction, ...]
+    proof: Proof
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resolved:
+    """PTX that means what the cubin does.
+
+    Attributes:
+        text: the PTX; line by line the program that went in.
+        module: the same, parsed.
+        verdict: what was decided.
+    """
+
+    text: str
+    module: Module
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class FusionFree:
+    """Whether a kernel's arithmetic depends on nothing but its PTX.
+
+    Attributes:
+        unrounded: floating-point add, sub and mul without rounding modifier.
+        folded: divisions by and functions of constants, which ptxas evaluates at any setting.
+        same_code: whether the machine code is the same with and without --fmad=false.
+    """
+
+    unrounded: tuple[Instruction, ...]
+    folded: tuple[Instruction, ...]
+    same_code: bool
+
+    def __bool__(self) -> bool:
+        """True if contraction has no say; folded constants do not count, they never vary."""
+        return self.same_code and not self.unrounded
+
+
+def resolve(
+    text: str, kernel: str, *, options: Sequence[str] = (), cubin: bytes | None = None
+) -> Resolved:
+    """Decide everything that `text` leaves to ptxas.
+
+    Args:
+        text: the PTX of a module.
+        kernel: the name of its entry.
+        options: the ptxas options it is assembled with, "--fmad=false" among them if it is.
+        cubin: the machine code in use; assembled here if not given.
+
+    Returns:
+        The PTX to execute, and the verdict.
+
+    Raises:
+        FusionError: the arithmetic of the cubin cannot be expressed with certainty.
+        LaunchError: the module has no such kernel.
+        sass.ToolError: ptxas or nvdisasm is missing.
+    """
+    module = ptx.parse(text)
+    freedoms = _freedoms(module, kernel)
+    actual = sass.assemble(text, options) if cubin is None else cubin
+    folded = (*freedoms.divisions, *freedoms.functions)
+    if freedoms.unproven:
+        _check_divisions(freedoms, _arithmetic(actual), kernel)
+    if freedoms.nothing_to_decide and _is_explicit(text, options, actual, freedoms):
+        return Resolved(text, module, Verdict((), (), Proof.EXPLICIT))
+    plain = rewrite(text, freedoms, {})
+    if sass.code(sass.assemble(plain, options)) == sass.code(actual):
+        verdict = Verdict((), folded, Proof.SAME_CODE)
+        return Resolved(plain, ptx.parse(plain), verdict)
+    return _contracted(text, freedoms, options, actual)
+
+
+def check_fusion_free(text: str, kernel: str, options: Sequence[str] = ()) -> FusionFree:
+    """Whether contraction has no say in a kernel: a property that our own kernels must have.
+
+    Args:
+        text: the PTX of a module.
+        kernel: the name of its entry.
+        options: the ptxas options it is assembled with; "--fmad=false" is added and left out here.
+
+    Returns:
+        The finding; true if every floating-point add, sub and mul carries a rounding modifier and
+        the machine code is the same under "--fmad=false".
+
+    Raises:
+        LaunchError: the module has no such kernel.
+        sass.ToolError: ptxas is missing.
+    """
+    freedoms = _freedoms(ptx.parse(text), kernel)
+    with_fusion, without = (_code(text, options, fuse=fuse) for fuse in (True, False))
+    folded = (*freedoms.divisions, *freedoms.functions)
+    return FusionFree(freedoms.unrounded, folded, with_fusion == without)
+
+
+def _freedoms(module: Module, kernel: str) -> Freedoms:
+    if kernel not in module.entries:
+        known = ", ".join(module.entries) or "none"
+        raise LaunchError(f"kernel is {kernel!r}; the PTX module has: {known}")
+    return find(module.entries[kernel])
+
+
+def _code(text: str, options: Sequence[str], *, fuse: bool) -> Mapping[str, bytes]:
+    others = [option for option in options if option != NO_CONTRACTION]
+    return sass.code(sass.assemble(text, others if fuse else [*others, NO_CONTRACTION]))
+
+
+def _is_explicit(text: str, options: Sequence[str], actual: bytes, freedoms: Freedoms) -> bool:
+    """The check that DESIGN asks for: flipping --fmad must not change the machine code."""
+    flipped = NO_CONTRACTION in options
+    if _code(text, options, fuse=flipped) == sass.code(actual):
+        return True
+    raise FusionError(
+        "the machine code changes with --fmad=false although every add, sub and mul is rounded",
+        kernel=freedoms.entry.name,
+    )
+
+
+def _arithmetic(cubin: bytes) -> _Lines:
+    return sass.arithmetic(sass.disassemble(cubin))
+
+
+def _contracted(text: str, freedoms: Freedoms, options: Sequence[str], actual: bytes) -> Resolved:
+    """Take the contractions from the machine code, and check that they explain all of it."""
+    lines = _arithmetic(actual)
+    fused = _choices(freedoms, lines)
+    decided = rewrite(text, freedoms, fused)
+    assembled = sass.assemble(decided, options)
+    proof = Proof.SAME_CODE
+    if sass.code(assembled) != sass.code(actual):
+        _compare(freedoms, lines, _arithmetic(assembled))
+        proof = Proof.SAME_ARITHMETIC
+    pairs = tuple(
+        Contraction(total.products[fused[total.instruction]].instruction, total.instruction)
+        for total in freedoms.sums
+        if total.instruction in fused
+    )
+    verdict = Verdict(pairs, (*freedoms.divisions, *freedoms.functions), proof)
+    return Resolved(decided, ptx.parse(decided), verdict)
+
+
+def _choices(freedoms: Freedoms, lines: _Lines) -> dict[Instruction, int]:
+    """Which operand each sum absorbed, where its PTX line holds a fused instruction."""
+    sums = {total.instruction: total for total in freedoms.sums}
+    chosen = {}
+    for instruction in freedoms.unrounded:
+        if instruction.opcode == "mul":
+            continue
+        operations = {found.operation for found in lines.get(instruction.line, frozenset())}
+        if Operation.FUSED not in operations:
+            continue
+        total = sums.get(instruction)
+        if total is None:
+            raise _refusal(
+                "it is contracted with a product that was not found", freedoms, instruction
+            )
+        if Operation.ADD in operations:
+            raise _refusal("it is contracted in some copies and not in others", freedoms, total)
+        merged = [
+            position
+            for position, product in total.products.items()
+            if not _stands_alone(product, freedoms, lines)
+        ]
+        if len(merged) != 1:
+            raise _refusal("which of its operands is contracted is not certain", freedoms, total)
+        chosen[instruction] = merged[0]
+    return chosen
+
+
+def _stands_alone(product: Product, freedoms: Freedoms, lines: _Lines) -> bool:
+    """Whether the machine code still rounds this product."""
+    found = lines.get(product.instruction.line, frozenset())
+    multiplications = [a for a in found if a.operation is Operation.MULTIPLY]
+    if product.kind is Kind.DIVIDE:
+        return any(not a.immediates for a in multiplications)
+    if product.kind is Kind.DIVIDE_CONSTANT:
+        flush = "ftz" in product.instruction.modifiers
+        scaled = division_scale(freedoms.divisions[product.instruction], flush=flush) != 1
+        return len(multiplications) > int(scaled)
+    return bool(multiplications)
+
+
+def _check_divisions(freedoms: Freedoms, lines: _Lines, kernel: str) -> None:
+    """A divisor that is constant after unrolling is folded, unseen in the PTX."""
+    for instruction in freedoms.unproven:
+        found = lines.get(instruction.line, frozenset())
+        scales = {("0.25",), ("16777216",), ()}
+        inverted = any(a.operation is Operation.FUNCTION for a in found)
+        folded = any(
+            a.operation is Operation.MULTIPLY and a.immediates not in scales for a in found
+        )
+        if found and (folded or not inverted):
+            raise _refusal("its divisor is a constant after unrolling", freedoms, instruction)
+
+
+def _compare(freedoms: Freedoms, actual: _Lines, resolved: _Lines) -> None:
+    """Refuse unless both have the same arithmetic wherever there was something to decide."""
+    open_places = (*freedoms.unrounded, *freedoms.divisions, *freedoms.functions)
+    merged = (p.instruction for total in freedoms.sums for p in total.products.values())
+    for instruction in sorted({*open_places, *merged}, key=lambda i: i.line):
+        line = instruction.line
+        if actual.get(line, frozenset()) != resolved.get(line, frozenset()):
+            raise _refusal(
+                f"the machine code has {_words(actual, line)} where {_words(resolved, line)} was"
+                " expected",
+                freedoms,
+                instruction,
+            )
+
+
+def _words(lines: _Lines, line: int) -> str:
+    found = lines.get(line, frozenset())
+    names = sorted(" ".join((a.operation.value, a.flavour, *a.immediates)) for a in found)
+    return " and ".join(names) if names else "nothing"
+
+
+def _refusal(what: str, freedoms: Freedoms, place: Instruction | Sum) -> FusionError:
+    """The error, with the pair and its source lines."""
+    instruction = place.instruction if isinstance(place, Sum) else place
+    lines = [f"what ptxas made of this instruction cannot be resolved: {what}"]
+    if isinstance(place, Sum):
+        for product in place.products.values():
+            source = product.instruction.location
+            lines.append(f"  product: {product.instruction.text}  ({source or 'no source line'})")
+    lines.append("  Launch the kernel with enable_fp_fusion=False, or write the fma out.")
+    return FusionError("\n".join(lines), kernel=freedoms.entry.name, instruction=instruction)
