@@ -133,7 +133,7 @@ class Bits:
 
 def _torch_patterns(x: Any, fmt: AnyFormat) -> np.ndarray:
     torch = sys.modules["torch"]
-    plain = x.detach()
+    plain = x.detach().resolve_neg()
     if plain.dtype is torch.bool:
         plain = plain.to(torch.uint8)
     signed = plain.view(getattr(torch, f"int{fmt.bits}")).cpu().numpy()
@@ -149,8 +149,16 @@ def decode(patterns: Array, fmt: AnyFormat) -> np.ndarray:
 
     Returns:
         f64 values for f64, f32 for other floats, else integers of the format's own dtype.
+
+    Raises:
+        TypeError: `patterns` has another width than the format.
     """
     patterns = np.asarray(patterns)
+    if 8 * patterns.dtype.itemsize != fmt.bits:
+        raise TypeError(
+            f"patterns: dtype {patterns.dtype} does not hold {fmt.name}; "
+            f"{unsigned(fmt)} is accepted"
+        )
     if isinstance(fmt, Integer):
         return patterns.view(f"{'i' if fmt.signed else 'u'}{fmt.bits // 8}")
     if fmt.bits == 64:
@@ -158,10 +166,10 @@ def decode(patterns: Array, fmt: AnyFormat) -> np.ndarray:
     if fmt.bits == 32:
         return patterns.view(np.float32)
     if fmt is bf16:
-        return (patterns.astype(np.uint32) << 16).view(np.float32)
+        return np.asarray(patterns.astype(np.uint32) << 16).view(np.float32)
     if fmt is f16:
         return patterns.view(np.float16).astype(np.float32)
-    return _decode_table(fmt)[patterns]
+    return np.asarray(_decode_table(fmt)[patterns])
 
 
 def _decode_table(fmt: Format) -> np.ndarray:
@@ -188,14 +196,10 @@ def encode(values: Array, fmt: AnyFormat) -> np.ndarray:
     Raises:
         ValueError: a value is not representable; round it first.
     """
-    if isinstance(fmt, Integer):
-        return np.asarray(values).astype(f"{'i' if fmt.signed else 'u'}{fmt.bits // 8}").view(
-            unsigned(fmt)
-        )
     values = np.asarray(values)
-    patterns = _encode_unchecked(values, fmt)
+    patterns = np.asarray(_encode_unchecked(values, fmt))
     back = decode(patterns, fmt)
-    wrong = ~((back == values) | (np.isnan(back) & np.isnan(values)))
+    wrong = (back != values) & ((back == back) | (values == values))
     if np.any(wrong):
         raise ValueError(
             f"values: {values[wrong].ravel()[0]!r} is not a value of {fmt.name}; round it first"
@@ -203,11 +207,17 @@ def encode(values: Array, fmt: AnyFormat) -> np.ndarray:
     return patterns
 
 
-def _encode_unchecked(values: np.ndarray, fmt: Format) -> np.ndarray:
+def _encode_unchecked(values: np.ndarray, fmt: AnyFormat) -> np.ndarray:
+    """The patterns; where a value is not one of the format, those of another value."""
     with np.errstate(all="ignore"):
+        if isinstance(fmt, Integer):
+            return values.astype(f"{'i' if fmt.signed else 'u'}{fmt.bits // 8}").view(unsigned(fmt))
         if fmt.bits == 64:
             return values.astype(np.float64).view(np.uint64)
         single = values.astype(np.float32)
+        if fmt is tf32:
+            kept = single.view(np.uint32) >> fmt.padding << fmt.padding
+            return np.where(np.isnan(single), np.uint32(tf32.nan_pattern), kept)
         if fmt.bits == 32:
             return single.view(np.uint32)
         if fmt is bf16:

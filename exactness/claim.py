@@ -104,7 +104,7 @@ class Claim:
             raise ValueError(
                 f"claim {self.name}: runs_on {self.runs_on!r} is none of {GPU}, {GPU_ONLY}, {CPU}"
             )
-        if self.reference.count(":") != 1:
+        if not re.fullmatch(r"[^:]+:[^:]+", self.reference):
             raise ValueError(
                 f"claim {self.name}: reference {self.reference!r} is not file:function"
             )
@@ -119,7 +119,7 @@ class Claim:
         unknown = [name for name in named if name not in accepted]
         if unknown:
             raise ValueError(
-                f"claim {self.name}: {self.kernel.__name__} has no argument {unknown[0]!r}; "
+                f"claim {self.name}: the kernel has no argument {unknown[0]!r}; "
                 f"it has {', '.join(accepted)}"
             )
 
@@ -140,7 +140,11 @@ class Claim:
         Raises:
             KeyError: there is none.
         """
-        return next(v for v in self.variants if v.name == name)
+        for variant in self.variants:
+            if variant.name == name:
+                return variant
+        known = ", ".join(variant.name for variant in self.variants) or "none"
+        raise KeyError(f"claim {self.name} has no variant {name!r}; known are {known}")
 
     def call(self, arguments: Mapping[str, Any], variant: Variant | None = None) -> dict[str, Any]:
         """Run the kernel; named outputs, mutated arguments among them.

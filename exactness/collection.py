@@ -53,7 +53,9 @@ class KernelFile(pytest.File):
             for entry in self.exactness.context.catalogue.load(self.path):
                 for check in self.exactness.checks(entry):
                     name = f"{entry.claim.name}[{check.id}]"
-                    yield CheckItem.from_parent(self, name=name, check=check)
+                    # As text, so that pytest splits the bracket off the id as it does on --lf.
+                    nodeid = f"{self.nodeid}::{name}"
+                    yield CheckItem.from_parent(self, name=name, nodeid=nodeid, check=check)
         except UsageError as error:
             raise self.CollectError(str(error)) from None
 

@@ -166,7 +166,7 @@ def _element(extreme: Extreme, like: Bits) -> Element | None:
     pair = np.array([extreme.actual, extreme.expected], unsigned(like.format))
     actual, expected = decode(pair, like.format).tolist()
     ulps: int | None = int(number_line(like.format).distances(pair[:1], pair[1:])[0])
-    difference: float | None = 0.0 if actual == expected else abs(actual - expected)
+    difference: float | None = abs(actual - expected)
     if actual != actual or expected != expected:
         ulps = difference = None
     return Element(

@@ -34,15 +34,15 @@ class Machine(abc.ABC):
     def refuses(self, claim: Claim) -> str | None:
         """Why the claim's kernel cannot run here, or None if it can."""
 
-    def session(self) -> AbstractContextManager[Any]:
-        """What must be entered around a run."""
+    def session(self, claim: Claim) -> AbstractContextManager[Any]:
+        """What must be entered around a run of the claim's kernel."""
         return nullcontext()
 
     def run(
         self, claim: Claim, arguments: Mapping[str, Any], variant: Variant | None = None
     ) -> dict[str, Any]:
         """Run the kernel once on poisoned memory; named outputs."""
-        with self.session(), poisoned_memory():
+        with self.session(claim), poisoned_memory():
             return claim.call(arguments, variant)
 
 
@@ -88,8 +88,10 @@ class VirtualHopper(Machine):
             return "Triton is not installed (the extra `triton` brings it)"
         return None
 
-    def session(self) -> AbstractContextManager[Any]:
-        """Launches go to the virtual machine."""
+    def session(self, claim: Claim) -> AbstractContextManager[Any]:
+        """Triton's launches go to the virtual machine; a callable on CPU tensors just runs."""
+        if claim.runs_on == CPU:
+            return nullcontext()
         from exactness import virtual
 
         return virtual.hopper()

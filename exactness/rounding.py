@@ -18,6 +18,7 @@ import numpy as np
 
 from exactness import arrays
 from exactness.arrays import Array
+from exactness.blocks import in_blocks
 from exactness.formats import Format, NaNRule, bf16, f32, f64
 
 
@@ -67,7 +68,7 @@ def round_to(x: Array, fmt: Format, mode: Rounding = RNE) -> Array:
     if mode is RNE and fmt is f32:
         return arrays.astype(_narrow_to_f32(x), carrier)
     with np.errstate(over="ignore", invalid="ignore"):
-        return _round_bits(x, carrier, fmt, mode)
+        return _round_bits(x, carrier=carrier, fmt=fmt, mode=mode)
 
 
 def _bf16_nearest_even(x: Array) -> Array:
@@ -84,7 +85,8 @@ def _narrow_to_f32(x: Array) -> Array:
         return arrays.astype(x, "float32")
 
 
-def _round_bits(x: Array, carrier: str, fmt: Format, mode: Rounding) -> Array:
+@in_blocks
+def _round_bits(x: Array, *, carrier: str, fmt: Format, mode: Rounding) -> Array:
     """Shift the significand to the target's quantum and let the remainder decide."""
     integer, width, fraction_bits, bias = _CARRIERS[carrier]
     bits = arrays.astype(arrays.view(x, integer), "int64")
@@ -182,10 +184,19 @@ def fma(a: Array, b: Array, c: Array, fmt: Format = f32, mode: Rounding = RNE) -
         ValueError: `fmt` is f64; use `fma_fraction`.
 
     The product of two f32 is exact in f64; the sum is formed in f64 rounded to odd, whose 53
-    bits are at least 24 + 2, so the second rounding is the only one that shows.
+    bits are at least 24 + 2, so the second rounding is the only one that shows. An exact zero
+    takes the sign of IEEE 754-2019, section 6.3: −0 from unlike terms when rounding down.
     """
     if fmt is f64:
         raise ValueError("fmt: f64 is too wide for this fma; f32 or narrower is accepted")
+    return _fma(a, b, c, fmt=fmt, mode=mode)
+
+
+@in_blocks
+def _fma(a: Array, b: Array, c: Array, *, fmt: Format, mode: Rounding) -> Array:
+    if mode is Rounding.DOWN:
+        # Mirrored, because the f64 addition gives unlike zeros the sign +.
+        return -_fma(-a, b, -c, fmt=fmt, mode=Rounding.UP)
     with np.errstate(all="ignore"):
         wide = add_to_odd(
             arrays.astype(a, "float64") * arrays.astype(b, "float64"),
@@ -220,9 +231,7 @@ def round_fraction(value: Fraction, fmt: Format, mode: Rounding = RNE) -> float:
     if value == 0:
         return 0.0
     negative, magnitude = value < 0, abs(value)
-    quantum = Fraction(2) ** max(
-        _exponent(magnitude) - fmt.fraction_bits, fmt.quantum_exponent
-    )
+    quantum = Fraction(2) ** max(_exponent(magnitude) - fmt.fraction_bits, fmt.quantum_exponent)
     kept, rest = divmod(magnitude, quantum)
     if _fraction_rounds_up(mode, kept, rest / quantum, negative):
         kept += 1
@@ -271,8 +280,8 @@ def host_constant(value: float, fmt: Format) -> float:
     Returns:
         The rounded value; infinities and NaN are kept where the format has them.
     """
-    if isinstance(value, int):
-        return round_fraction(Fraction(value), fmt) if value else 0.0
+    if isinstance(value, (int, np.integer)):
+        return round_fraction(Fraction(int(value)), fmt)
     return float(round_to(np.asarray(value, np.float64), fmt))
 
 
@@ -283,5 +292,7 @@ def fma_fraction(a: float, b: float, c: float, fmt: Format, mode: Rounding = RNE
     """
     product, addend = Fraction(a) * Fraction(b), Fraction(c)
     if product + addend == 0:
-        return a * b + c if product == 0 else (-0.0 if mode is Rounding.DOWN else 0.0)
+        if product == 0 and math.copysign(1.0, a * b) == math.copysign(1.0, c):
+            return c
+        return -0.0 if mode is Rounding.DOWN else 0.0
     return round_fraction(product + addend, fmt, mode)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
@@ -115,7 +116,14 @@ class Arithmetic(abc.ABC):
         return self.perform_comparison(name, *self._values(name, (x, y)))
 
     def constant(self, number: float, fmt: Format, like: Array) -> Value:
-        """A Python number as a host constant beside `like`."""
+        """A Python number as a host constant beside `like`.
+
+        Raises:
+            TypeError: not a number; an array must become a value first, or it would be read as
+                a constant.
+        """
+        if not isinstance(number, numbers.Real):
+            raise TypeError(f"{number!r:.60} is neither a Value nor a number ({type(number)})")
         return self.perform(Operation("constant", (), fmt, {"number": number, "like": like}))
 
     def _values(self, name: str, operands: tuple[Value | float, ...]) -> tuple[Value, ...]:

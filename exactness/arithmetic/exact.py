@@ -20,6 +20,8 @@ from exactness.arrays import Array
 from exactness.formats import Format
 from exactness.rounding import RNE, Rounding
 
+_ERF = np.vectorize(math.erf, otypes=[np.float64])
+
 _FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     "ex2_approx": lambda x: arrays.namespace(x).exp2(x),
     "rsqrt_approx": lambda x: 1.0 / arrays.namespace(x).sqrt(x),
@@ -28,7 +30,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     "div_full": lambda x, y: x / y,
     "expf": lambda x: arrays.namespace(x).exp(x),
     "tanhf": lambda x: arrays.namespace(x).tanh(x),
-    "erff": lambda x: np.vectorize(math.erf)(x) if arrays.is_numpy(x) else x.erf(),
+    "erff": lambda x: _ERF(x) if arrays.is_numpy(x) else x.erf(),
 }
 
 

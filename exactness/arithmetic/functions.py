@@ -57,7 +57,7 @@ def sum_(x: Value, *, order: Order, axis: int = -1) -> Value:
 
 
 def max_(x: Value, *, order: Order, axis: int = -1) -> Value:
-    """The maximum along `axis` (kept, size 1) from −inf, NaN ignored."""
+    """The maximum along `axis` (kept, size 1); a NaN gives way, the order's padding is −inf."""
     return x.arithmetic.operate("max", x, order=order, axis=axis)
 
 
@@ -67,11 +67,15 @@ def equal(x: Value, y: Value | float) -> Array:
 
 
 def where(condition: Array, x: Value, y: Value | float) -> Value:
-    """`x` where the plain condition holds, else `y`; no arithmetic is done."""
+    """`x` where the plain condition holds, else `y`; no arithmetic is done.
+
+    Raises:
+        TypeError: the condition is no boolean array; `<` and `equal` give one.
+    """
+    if not hasattr(condition, "dtype") or arrays.dtype_name(condition) != "bool":
+        raise TypeError(f"condition: {condition!r:.60} is no boolean array; compare to get one")
     _, other = x.arithmetic._values("where", (x, y))
     return Value(x.arithmetic, arrays.where(condition, x.payload, other.payload), x.format)
-
-
 
 
 def ex2_approx(x: Value, *, ftz: bool) -> Value:

@@ -2,7 +2,8 @@
 
 An operation on formats of at most 11 bits of precision is the f32 operation followed by one
 rounding (24 ≥ 2·11 + 2, so the double rounding does not show; CONTRACTS, section 1); f32 itself
-is the machine's own f32 operation, which NumPy and CUDA both round correctly.
+is the machine's own f32 operation, which NumPy and CUDA both round correctly. tf32 goes through
+f64: with f32's exponents and 11 bits, its subnormal products do not fit f32's subnormals.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from exactness.arithmetic.base import Arithmetic, Operation
 from exactness.arithmetic.orders import Order
 from exactness.arithmetic.value import Value
 from exactness.arrays import Array
-from exactness.formats import Format, f64
+from exactness.formats import Format, f64, tf32
 from exactness.rounding import RNE, Rounding, fma, host_constant, round_to
 
 _BUFFER_BYTES = 64 << 20
@@ -76,7 +77,7 @@ class IEEE(Arithmetic):
         method = getattr(self, f"_{operation.name}", None)
         with np.errstate(all="ignore"):
             if operation.name in _ELEMENTWISE:
-                payload = _ELEMENTWISE[operation.name](*operation.payloads)
+                payload = _ELEMENTWISE[operation.name](*_wide_enough(operation))
                 payload = self.round(payload, operation.format)
             elif operation.name in _EXACT:
                 payload = _EXACT[operation.name](*operation.payloads)
@@ -125,6 +126,13 @@ class IEEE(Arithmetic):
         return reduce_along(payload, order, axis, combine, identity)
 
 
+def _wide_enough(operation: Operation) -> tuple[Array, ...]:
+    """The payloads in a dtype whose operation, rounded once more, is correctly rounded."""
+    if operation.format is not tf32:
+        return operation.payloads
+    return tuple(arrays.astype(payload, "float64") for payload in operation.payloads)
+
+
 def reduce_along(
     x: Array,
     order: Order,
@@ -162,9 +170,7 @@ def reduce_along(
 def _reduce_rows(
     rows: Array, order: Order, combine: Callable[[Array, Array], Array], identity: float
 ) -> Array:
-    nodes = arrays.full(
-        rows, (order.nodes, rows.shape[0]), identity, arrays.dtype_name(rows)
-    )
+    nodes = arrays.full(rows, (order.nodes, rows.shape[0]), identity, arrays.dtype_name(rows))
     nodes[: order.n] = rows.swapaxes(0, 1)
     end = order.n + 1
     for left, right in order.levels:
@@ -178,10 +184,10 @@ def _take(nodes: Array, ids: np.ndarray) -> Array:
     if ids.size == 0:
         return nodes[:0]
     step = int(ids[1] - ids[0]) if ids.size > 1 else 1
-    if step > 0 and int(ids[-1]) - int(ids[0]) == step * (ids.size - 1) and (
-        ids.size < 3 or bool(np.all(np.diff(ids) == step))
+    if (
+        step > 0
+        and int(ids[-1]) - int(ids[0]) == step * (ids.size - 1)
+        and (ids.size < 3 or bool(np.all(np.diff(ids) == step)))
     ):
         return nodes[int(ids[0]) : int(ids[-1]) + 1 : step]
     return nodes[arrays.index_array(nodes, ids)]
-
-

@@ -44,10 +44,12 @@ class Order:
         for left, right in self.levels:
             if left.shape != right.shape or left.ndim != 1:
                 raise ValueError(f"order {self.name}: operands of a level differ in number")
-            if left.size and max(left.max(), right.max()) >= nodes:
-                raise ValueError(f"order {self.name}: a level uses a node that comes later")
+            if not _are_nodes(left, nodes) or not _are_nodes(right, nodes):
+                raise ValueError(
+                    f"order {self.name}: a level uses a node that comes later or is none"
+                )
             nodes += left.size
-        if self.results.size and self.results.max() >= nodes:
+        if not _are_nodes(self.results, nodes):
             raise ValueError(f"order {self.name}: a result is not a node")
 
     @property
@@ -90,8 +92,12 @@ class Order:
         return self.n == other.n and _canonical(self, shared) == _canonical(other, shared)
 
     def __hash__(self) -> int:
-        """Hash of the canonical trees."""
-        return hash((self.n, tuple(_canonical(self, {}))))
+        """Hash of the trees, whatever the order of the levels they were built in."""
+        hashes = list(range(self.n + 1))
+        for left, right in self.levels:
+            for a, b in zip(left, right, strict=True):
+                hashes.append(hash(tuple(sorted((hashes[a], hashes[b])))))
+        return hash((self.n, *(hashes[node] for node in self.results)))
 
     def expression(self, element: str = "a") -> str:
         """The tree in parentheses, as `(a0+a2)+(a1+a3)`; several results are listed."""
@@ -104,21 +110,21 @@ class Order:
         """The tree as indented text, a node a line."""
         operands = self._operands()
         lines: list[str] = []
-
-        def visit(node: int, prefix: str, branch: str, below: str) -> None:
-            if node <= self.n:
-                label = "0" if node == self.n else f"{element}{node}"
-            else:
-                label = "+"
-            lines.append(prefix + branch + label)
+        # A stack, not recursion: a sequential order is as deep as it is long.
+        waiting = [(int(node), "", "") for node in self.results[::-1]]
+        while waiting:
+            node, before, below = waiting.pop()
+            lines.append(before + self._label(node, element))
             if node in operands:
                 left, right = operands[node]
-                visit(left, prefix + below, "├─", "│ ")
-                visit(right, prefix + below, "└─", "  ")
-
-        for node in self.results:
-            visit(int(node), "", "", "")
+                waiting.append((right, f"{below}└─", f"{below}  "))
+                waiting.append((left, f"{below}├─", f"{below}│ "))
         return "\n".join(lines)
+
+    def _label(self, node: int, element: str) -> str:
+        if node > self.n:
+            return "+"
+        return "0" if node == self.n else f"{element}{node}"
 
     def _operands(self) -> dict[int, tuple[int, int]]:
         pairs: dict[int, tuple[int, int]] = {}
@@ -128,6 +134,10 @@ class Order:
                 pairs[node] = (int(a), int(b))
                 node += 1
         return pairs
+
+
+def _are_nodes(ids: np.ndarray, count: int) -> bool:
+    return ids.size == 0 or bool(ids.min() >= 0 and ids.max() < count)
 
 
 def _unwrap(text: str) -> str:
@@ -292,15 +302,24 @@ def from_nested(tree: object, n: int, name: str = "given") -> Order:
         ValueError: a node has not two children, or a leaf is not an element.
     """
     builder = _Builder(n)
-
-    def build(node: object) -> np.ndarray:
-        if isinstance(node, int):
+    built: list[np.ndarray] = []
+    # A stack, not recursion: a sequential order is as deep as it is long.
+    waiting: list[object] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if node is _ADD:
+            right, left = built.pop(), built.pop()
+            built.append(builder.add(left, right))
+        elif isinstance(node, (int, np.integer)):
             if not 0 <= node < n:
                 raise ValueError(f"tree: leaf {node} is not one of the {n} elements")
-            return np.array([node])
-        if not isinstance(node, Sequence) or len(node) != 2:
+            built.append(np.array([node]))
+        elif isinstance(node, Sequence) and not isinstance(node, str) and len(node) == 2:
+            waiting += [_ADD, node[1], node[0]]
+        else:
             raise ValueError(f"tree: {node!r} is neither an element nor a pair")
-        left, right = build(node[0]), build(node[1])
-        return builder.add(left, right)
+    return builder.order(name, built.pop())
 
-    return builder.order(name, build(tree))
+
+_ADD = object()
+"""On the stack of `from_nested`: add the two trees built last."""

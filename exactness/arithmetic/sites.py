@@ -2,7 +2,8 @@
 
 A position is where a function of the reference stands at the moment of an operation. Python 3.11
 knows it to the column, so two operations of one line are two sites, while a loop does not move a
-site: a mutant at a site hits every occurrence. Frames of the engine itself are left out.
+site: a mutant at a site hits every occurrence. Frames of the engine itself are left out, and a
+comprehension belongs to its function, as it does from Python 3.12 on.
 """
 
 from __future__ import annotations
@@ -13,10 +14,18 @@ import inspect
 import linecache
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType, FrameType
+from typing import TypeAlias
 
 _ENGINE = __name__.partition(".")[0]
+
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
+"""Functions of their own up to Python 3.11."""
+
+_Assignment: TypeAlias = ast.Assign | ast.AnnAssign | ast.AugAssign
+_Span: TypeAlias = tuple[int, int, int, int]
+"""First line and column, last line and column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +61,36 @@ class Site:
 
 def current(operation: str) -> Site:
     """The site of the operation that is being performed now."""
-    path = tuple(_position(frame.f_code, frame.f_lasti) for frame in _program_frames())
-    return Site(operation, path[::-1])
+    return Site(operation, tuple(_positions())[::-1])
 
 
 def assigned_name() -> str | None:
-    """The variable that the innermost reference frame is assigning now, or None."""
+    """The variable that gets what the innermost reference frame is calling now, or None.
+
+    A call within a larger expression is not assigned: of `mean = affine(fast_sum(x), c)` only
+    `affine` has a name.
+    """
     for frame in _program_frames():
-        return _position(frame.f_code, frame.f_lasti).target
+        span = _span(frame.f_code, frame.f_lasti)
+        for node in _assignments(frame.f_code.co_filename):
+            if node.value is not None and _span_of(node.value) == span:
+                return _target_name(node)
+        return None
     return None
+
+
+def _positions() -> Iterator[Position]:
+    """The path of positions, innermost first."""
+    inner: Position | None = None
+    for frame in _program_frames():
+        position = _position(frame.f_code, frame.f_lasti)
+        if inner is not None:
+            position = replace(inner, function=position.function)
+        if frame.f_code.co_name in _COMPREHENSIONS:
+            inner = position
+        else:
+            inner = None
+            yield position
 
 
 def _program_frames() -> Iterator[FrameType]:
@@ -85,30 +115,42 @@ def _is_launch(frame: FrameType) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _position(code: CodeType, last_instruction: int) -> Position:
-    positions = list(code.co_positions())
-    line, end_line, column, end_column = positions[last_instruction // 2]
-    span = (line or 0, column or 0, end_line or 0, end_column or 0)
+    span = _span(code, last_instruction)
     return Position(code.co_name, span[0], span[1], _target(code, span))
 
 
-def _target(code: CodeType, span: tuple[int, int, int, int]) -> str | None:
+def _span(code: CodeType, last_instruction: int) -> _Span:
+    line, end_line, column, end_column = list(code.co_positions())[last_instruction // 2]
+    return (line or 0, column or 0, end_line or 0, end_column or 0)
+
+
+def _span_of(node: _Assignment | ast.expr) -> _Span:
+    return (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
+
+
+def _target(code: CodeType, span: _Span) -> str | None:
     """The single variable of the assignment that holds the span."""
     for node in _assignments(code.co_filename):
-        start = (node.lineno, node.col_offset)
-        end = (node.end_lineno or 0, node.end_col_offset or 0)
-        if start <= span[:2] and span[2:] <= end and len(node.targets) == 1:
-            return ast.unparse(node.targets[0]).strip("()")
+        outer = _span_of(node)
+        if outer[:2] <= span[:2] and span[2:] <= outer[2:]:
+            return _target_name(node)
     return None
 
 
+def _target_name(node: _Assignment) -> str | None:
+    """The variable, or variables, of an assignment; None for a chain `a = b = …`."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return ast.unparse(targets[0]).strip("()") if len(targets) == 1 else None
+
+
 @functools.lru_cache(maxsize=64)
-def _assignments(filename: str) -> tuple[ast.Assign, ...]:
+def _assignments(filename: str) -> tuple[_Assignment, ...]:
     source = "".join(linecache.getlines(filename))
     try:
         tree = ast.parse(source)
     except SyntaxError:
         return ()
-    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.Assign))
+    return tuple(node for node in ast.walk(tree) if isinstance(node, _Assignment))
 
 
 def source_file(function: object) -> str:

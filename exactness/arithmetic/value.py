@@ -114,6 +114,16 @@ class Value:
         """A plain boolean array."""
         return self.arithmetic.compare("gt", self, other)
 
+    def __eq__(self, other: object) -> bool:
+        """Refused: an identity test in the place of a comparison would be False and silent.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("Value == and != are not defined; use equal(x, y), an array of booleans")
+
+    __hash__ = object.__hash__
+
     def __ge__(self, other: Value | float) -> Array:
         """A plain boolean array."""
         return self.arithmetic.compare("ge", self, other)

@@ -134,6 +134,8 @@ class Check(abc.ABC):
             message = "\n".join(evidence.problems)
         except Exception as error:
             status = Status.ERROR
+            # Hypothesis notes the example at length; the reproduction line says it in one.
+            error.__notes__ = []
             message = "".join(traceback.format_exception(error)).strip()
         if status is Status.NOT_RUN and not evidence.not_run:
             evidence.skip(self.kind, "there was nothing to compare")
@@ -149,7 +151,7 @@ class Check(abc.ABC):
             max_ulps=evidence.max_ulps,
             mismatches=tuple(evidence.mismatches),
             message=message,
-            reproduction=evidence.reproduction,
+            reproduction="" if status is Status.PASSED else evidence.reproduction,
             not_run=tuple(evidence.not_run),
             vacuous=evidence.vacuous,
             notes=tuple(evidence.notes),

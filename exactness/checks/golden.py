@@ -31,6 +31,9 @@ class GoldenCheck(Check):
 
     def gather(self, context: Context, evidence: Evidence) -> None:
         """Compare the launches in order, then the outputs, then the kernel's outputs."""
+        evidence.reproduction = (
+            f"exactness verify {self.claim.name} --golden {self.case.file.path} -k {self.id}"
+        )
         recorded = self.case.load()
         arguments = self._arguments(recorded)
         outputs = {n: t for n, t in recorded.items() if n in self.claim.output_names}
@@ -45,9 +48,6 @@ class GoldenCheck(Check):
             evidence.compare(REFERENCE_GOLDEN, name, self.case.key, expected[name], tensor)
         self._compare_kernel(context, evidence, arguments, outputs)
         evidence.cases += 1
-        evidence.reproduction = (
-            f"exactness verify {self.claim.name} --golden {self.case.file.path} -k {self.id}"
-        )
 
     def _arguments(self, recorded: Mapping[str, Bits]) -> dict[str, Any]:
         parameters = {**self.claim.case_parameters(self.case.name), **self.case.parameters}

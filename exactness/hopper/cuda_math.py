@@ -18,7 +18,7 @@ import numpy as np
 
 from exactness import arrays
 from exactness.arrays import Array
-from exactness.hopper.blocks import in_blocks
+from exactness.blocks import in_blocks
 from exactness.hopper.special import ex2_approx, rcp_approx, require_f32
 from exactness.rounding import fma
 

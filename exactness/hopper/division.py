@@ -14,7 +14,7 @@ import numpy as np
 
 from exactness import arrays
 from exactness.arrays import Array
-from exactness.hopper.blocks import in_blocks
+from exactness.blocks import in_blocks
 from exactness.hopper.flush import mul_ftz
 from exactness.hopper.special import rcp_approx, require_f32, scale_for_reciprocal
 

@@ -24,7 +24,7 @@ import numpy as np
 from exactness import arrays
 from exactness.arrays import Array
 from exactness.hopper import tables
-from exactness.hopper.blocks import in_blocks
+from exactness.blocks import in_blocks
 
 _SIGN = -0x80000000
 _MAGNITUDE = 0x7FFFFFFF

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -51,14 +52,17 @@ class TensorDraw:
     layout: Layout = Layout.CONTIGUOUS
 
     def __post_init__(self) -> None:
-        """Refuse unknown names and patches outside the tensor."""
-        format_named(self.format)
+        """Refuse unknown names, impossible shapes and seeds, and patches that do not fit."""
+        fmt = format_named(self.format)
         if self.family not in FAMILIES:
             raise ValueError(f"family {self.family!r} is unknown; known are {', '.join(FAMILIES)}")
-        size = int(np.prod(self.shape))
-        outside = [index for index, _ in self.patches if not 0 <= index < size]
-        if outside:
-            raise ValueError(f"patches: index {outside[0]} is outside of shape {self.shape}")
+        if min(self.shape, default=0) < 0 or self.seed < 0:
+            raise ValueError(f"shape {self.shape} and seed {self.seed}: from 0 up is accepted")
+        for index, pattern in self.patches:
+            if not 0 <= index < math.prod(self.shape):
+                raise ValueError(f"patches: index {index} is outside of shape {self.shape}")
+            if not 0 <= pattern < 1 << fmt.bits or pattern & ((1 << fmt.padding) - 1):
+                raise ValueError(f"patches: {pattern:#x} is no pattern of {fmt.name}")
 
     def patterns(self) -> np.ndarray:
         """The bit patterns, contiguous."""
@@ -100,6 +104,11 @@ class TensorDraw:
             ValueError: a field is missing, unknown or out of range.
         """
         try:
+            unknown = sorted(set(data) - _FIELDS)
+            if unknown:
+                raise ValueError(
+                    f"tensor: unknown field {unknown[0]!r}; known are {', '.join(sorted(_FIELDS))}"
+                )
             return cls(
                 format=data["format"],
                 shape=tuple(int(size) for size in data["shape"]),
@@ -109,7 +118,10 @@ class TensorDraw:
                 layout=Layout(data.get("layout", "contiguous")),
             )
         except (KeyError, TypeError) as error:
-            raise ValueError(f"tensor {dict(data)!r}: {error!r}") from None
+            raise ValueError(f"tensor {data!r}: {error!r}") from None
+
+
+_FIELDS = frozenset(field.name for field in fields(TensorDraw))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +159,7 @@ class Example:
         """
         try:
             data = json.loads(text)
-            tensors = {
-                name: TensorDraw.from_dict(draw) for name, draw in data["tensors"].items()
-            }
+            tensors = {name: TensorDraw.from_dict(draw) for name, draw in data["tensors"].items()}
             return cls(tensors, dict(data.get("parameters", {})))
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
             raise ValueError(f"example: {error!r} in {text[:80]!r}") from None

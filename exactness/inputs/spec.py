@@ -41,6 +41,12 @@ class Tensor:
     dims: tuple[str | int, ...]
     families: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse a family that does not exist."""
+        unknown = [family for family in self.families if family not in FAMILIES]
+        if unknown:
+            raise ValueError(f"family {unknown[0]!r} is unknown; known are {', '.join(FAMILIES)}")
+
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape for given sizes."""
         return tuple(dim if isinstance(dim, int) else sizes[dim] for dim in self.dims)
@@ -61,7 +67,7 @@ class Inputs:
     parameters: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse empty ranges and dimensions without a size."""
+        """Refuse empty ranges, dimensions without a size and parameters without a value."""
         for name, (low, high) in self.sizes.items():
             if not 0 <= low <= high:
                 raise ValueError(f"sizes: {name}=({low}, {high}) is not a range from 0 up")
@@ -69,6 +75,9 @@ class Inputs:
             unknown = [d for d in tensor.dims if isinstance(d, str) and d not in self.sizes]
             if unknown:
                 raise ValueError(f"tensors: {name} has dimension {unknown[0]!r} without a size")
+        for name, values in self.parameters.items():
+            if not values:
+                raise ValueError(f"parameters: {name} has no value; the first is the default")
 
     def defaults(self) -> dict[str, Any]:
         """The first value of every parameter."""
@@ -147,9 +156,7 @@ def _size(low: int, high: int) -> SearchStrategy[int]:
     return st.one_of(st.sampled_from(edges), uniform) if edges else uniform
 
 
-def _draw_tensor(
-    draw: DrawFn, tensor: Tensor, shape: tuple[int, ...], name: str
-) -> TensorDraw:
+def _draw_tensor(draw: DrawFn, tensor: Tensor, shape: tuple[int, ...], name: str) -> TensorDraw:
     from hypothesis import strategies as st
 
     fmt, count = tensor.format, math.prod(shape)

@@ -42,7 +42,8 @@ class VirtualHopperError(Exception):
         if self.kernel is not None:
             lines.append(f"  kernel: {self.kernel}")
         if self.instruction is not None:
-            lines.append(f"  instruction: {self.instruction.text}  (PTX line {self.instruction.line})")
+            text, line = self.instruction.text, self.instruction.line
+            lines.append(f"  instruction: {text}  (PTX line {line})")
             if self.instruction.location is not None:
                 lines.append(f"  source: {self.instruction.location}")
         return "\n".join(lines)

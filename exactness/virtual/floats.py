@@ -19,7 +19,8 @@ import numpy as np
 from exactness.formats import Format, bf16, f16, f32, f64
 from exactness.rounding import Rounding, add_to_odd, fma, round_to
 
-Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Array: TypeAlias = Any
+"""A NumPy array."""
 
 FORMATS: dict[str, Format] = {"f16": f16, "bf16": bf16, "f32": f32, "f64": f64}
 """PTX type name to format."""
@@ -109,7 +110,21 @@ STORE: dict[str, Callable[[Array], Array]] = {
     "f64": store_f64,
 }
 
-_SIGN = {16: np.uint16(1 << 15), 32: np.uint32(1 << 31), 64: np.uint64(1 << 63)}
+_SIGN: dict[int, Any] = {16: np.uint16(1 << 15), 32: np.uint32(1 << 31), 64: np.uint64(1 << 63)}
+
+
+def check_host() -> None:
+    """Raise if this thread's arithmetic flushes subnormals.
+
+    Raises:
+        RuntimeError: `torch.set_flush_denormal(True)` or a library compiled with fast math has
+            set the processor's flush-to-zero mode.
+    """
+    if not np.multiply(np.float32(2.0**-126), np.float32(0.5)) > 0:
+        raise RuntimeError(
+            "the processor flushes subnormals to zero in this thread "
+            "(torch.set_flush_denormal?); turn that off, f32 results would be wrong"
+        )
 
 
 def flush(bits: Array, fmt: Format) -> Array:
@@ -146,7 +161,7 @@ def relu(values: Array) -> Array:
 
 
 def fma_f32(a: Array, b: Array, c: Array) -> Array:
-    """a · b + c in f32, rounded once to nearest even.
+    """The fused a · b + c in f32, rounded once to nearest even.
 
     The f64 product is exact. The f64 sum, rounded to f32, is right unless it lies on a midpoint
     of f32 or below its normal range; there the sum is formed again, rounded to odd.
@@ -168,34 +183,66 @@ _MIDPOINT = np.uint64(1 << 28)
 _SMALLEST_NORMAL = np.float32(2.0**-126)
 
 
+def mul_flushed(a: Array, b: Array, mode: Rounding) -> Array:
+    """`mul.ftz`: operands flushed; a result that is tiny after rounding becomes zero."""
+    return _round_flushed(np.multiply(a, b, dtype=np.float64), mode)
+
+
+def fma_flushed(a: Array, b: Array, c: Array, mode: Rounding) -> Array:
+    """`fma.ftz`: as `mul_flushed`."""
+    product = np.multiply(a, b, dtype=np.float64)
+    exact = add_to_odd(product, np.broadcast_to(c, np.broadcast_shapes(product.shape, c.shape)))
+    result = _round_flushed(exact, mode)
+    return _signed_zero(result, product, c, mode)
+
+
+def _round_flushed(exact: Array, mode: Rounding) -> Array:
+    """Round to f32 and flush what is below the normal range with an unbounded exponent.
+
+    A value that only the subnormal quantum lifts to the smallest normal number is flushed, one
+    that 24 bits would lift there is not (measured on an H200, see `exactness.hopper.flush`).
+    """
+    wide = np.asarray(round_to(exact, f32, mode)).astype(np.float32)
+    small = np.abs(exact) < f32.smallest_normal
+    if not small.any():
+        return wide
+    scaled = np.asarray(round_to(exact * 2.0**64, f32, mode))
+    tiny = small & (np.abs(scaled) < f32.smallest_normal * 2.0**64)
+    return np.where(tiny, np.copysign(np.float32(0), exact.astype(np.float32)), wide)
+
+
 def fma_directed(a: Array, b: Array, c: Array, mode: Rounding) -> Array:
-    """a · b + c in f32 in any rounding mode, with the sign of an exact zero."""
+    """The fused a · b + c in f32 in any rounding mode, with the sign of an exact zero."""
     result = np.asarray(fma(a, b, c, f32, mode))
+    return _signed_zero(result, np.multiply(a, b, dtype=np.float64), c, mode)
+
+
+def _signed_zero(result: Array, product: Array, addend: Array, mode: Rounding) -> Array:
+    """An exact zero sum is −0 when rounding down, unless both terms are positive zeros."""
     if mode is not Rounding.DOWN:
         return result
-    wide = np.multiply(a, b, dtype=np.float64)
-    exact_zero = (wide + c == 0) & (result == 0)
-    positive = ~np.signbit(wide) & ~np.signbit(np.broadcast_to(c, wide.shape))
+    exact_zero = (product + addend == 0) & (result == 0)
+    positive = ~np.signbit(product) & ~np.signbit(addend)
     return np.where(exact_zero, np.where(positive, np.float32(0), np.float32(-0.0)), result)
 
 
 def add_directed(a: Array, b: Array, mode: Rounding) -> Array:
-    """a + b in f32 in any rounding mode."""
+    """The sum a + b in f32 in any rounding mode."""
     return fma_directed(a, np.ones((1, 1), np.float32), b, mode)
 
 
 def mul_directed(a: Array, b: Array, mode: Rounding) -> Array:
-    """a · b in f32 in any rounding mode."""
+    """The product a · b in f32 in any rounding mode."""
     return np.asarray(round_to(np.multiply(a, b, dtype=np.float64), f32, mode)).astype(np.float32)
 
 
 def div_directed(a: Array, b: Array, mode: Rounding) -> Array:
-    """a / b in f32 in any rounding mode.
+    """The quotient a / b in f32 in any rounding mode.
 
     The quotient is cut to 28 bits; times b it is exact in f64, so the remainder tells whether
     the cut was exact, and a sticky bit below the cut carries that to the one rounding.
     """
-    wide_a, wide_b = np.broadcast_arrays(a.astype(np.float64), b.astype(np.float64))
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
     quotient = wide_a / wide_b
     cut = _cut(quotient, 53 - 28)
     remainder = wide_a - cut * wide_b
@@ -214,9 +261,9 @@ def sqrt_directed(a: Array, mode: Rounding) -> Array:
     root = np.sqrt(wide)
     cut = _cut(root, 53 - 26)
     overshot = cut * cut > wide
-    cut = np.where(overshot, _step_down(cut, 53 - 26), cut)
-    sticky = np.isfinite(root) & (cut * cut != wide)
-    return _round_sticky(np.where(np.isfinite(root), cut, root), sticky, mode)
+    kept: Array = np.where(overshot, _step_down(cut, 53 - 26), cut)
+    sticky = np.isfinite(root) & (kept * kept != wide)
+    return _round_sticky(np.where(np.isfinite(root), kept, root), sticky, mode)
 
 
 def _cut(values: Array, low_bits: int) -> Array:

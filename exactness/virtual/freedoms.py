@@ -4,31 +4,30 @@ A floating-point `add`, `sub` or `mul` without a rounding modifier may be contra
 chapter 9.7.3. Measured on ptxas 12.8 to 13.4 for sm_90, it also replaces, with or without
 `--fmad=false`,
 
-* `div.full` by a constant by a multiplication with the correctly rounded reciprocal, and
+* `div.full` and `div.approx` by a constant by a multiplication with the correctly rounded
+  reciprocal, and
 * an approximate function of a constant by the correctly rounded value,
 
-and, unless `--fmad=false` is given, merges the last multiplication of a `div.full` into a sum.
+and, unless `--fmad=false` is given, merges the last multiplication of such a division into a sum.
 
 `find` lists these places; `rewriting.rewrite` prints the same program with each of them decided.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
 
-from exactness.virtual.errors import PTXSyntaxError
 from exactness.virtual.ptx import Entry, Instruction, Integer, Register, Vector
 
 FLOAT_TYPES = frozenset({"f64", "f32", "f16", "f16x2", "bf16", "bf16x2", "f32x2"})
 _ROUNDINGS = frozenset({"rn", "rz", "rm", "rp"})
-# Bounds of |divisor| beyond which div.full scales its operands.
+# Bounds of |divisor| beyond which divisions scale their operands.
 LARGE, SMALL = 2.0**126, 2.0**-126
-_FUNCTIONS = {
+_FUNCTIONS: Mapping[str, Callable[[np.float64], np.float64]] = {
     "ex2": np.exp2,
     "rcp": np.reciprocal,
     "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -40,8 +39,8 @@ class Kind(Enum):
     """How a product is computed when it stands alone."""
 
     MULTIPLY = "mul"
-    DIVIDE = "div.full"
-    DIVIDE_CONSTANT = "div.full by a constant"
+    DIVIDE = "div"
+    DIVIDE_CONSTANT = "div by a constant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Product:
     """A rounded product that ptxas may merge into a sum.
 
     Attributes:
-        instruction: the `mul` or `div.full`.
+        instruction: the `mul` or `div`.
         kind: which of them.
         users: how many instructions read its result.
     """
@@ -74,10 +73,10 @@ class Freedoms:
     Attributes:
         entry: the kernel.
         unrounded: `add`, `sub` and `mul` without rounding modifier.
-        divisions: `div.full` by a constant, with the divisor.
+        divisions: `div.full` and `div.approx` by a constant, with the divisor.
         functions: approximate functions of a constant, with the correctly rounded result.
         sums: unrounded sums that could absorb a product.
-        unproven: `div.full` whose divisor may become a constant once loops are unrolled.
+        unproven: those whose divisor may become a constant once loops are unrolled.
         single: registers with one unguarded definition.
     """
 
@@ -100,7 +99,7 @@ def find(entry: Entry) -> Freedoms:
     flow = _Flow(entry)
     divisions, functions, unproven = {}, {}, []
     for instruction in entry.body:
-        if instruction.opcode == "div" and "full" in instruction.modifiers:
+        if _is_inexact_division(instruction):
             divisor = flow.constant(instruction.operands[2])
             if divisor is not None and not np.isnan(divisor):
                 divisions[instruction] = divisor
@@ -133,6 +132,11 @@ def is_unrounded(instruction: Instruction) -> bool:
         and modifiers[-1] in FLOAT_TYPES
         and not _ROUNDINGS.intersection(modifiers)
     )
+
+
+def _is_inexact_division(instruction: Instruction) -> bool:
+    """Whether this divides by multiplying with an approximate reciprocal."""
+    return instruction.opcode == "div" and not {"full", "approx"}.isdisjoint(instruction.modifiers)
 
 
 def _sums(unrounded: Iterable[Instruction], products: Mapping[str, Product]) -> Iterable[Sum]:
@@ -186,7 +190,7 @@ class _Flow:
                 return None
             operand = definition.operands[1]
         if isinstance(operand, Integer) and operand.float_bits in (0, 32):
-            return np.array(operand.value & 0xFFFFFFFF, np.uint32).view(np.float32)[()]
+            return np.float32(np.uint32(operand.value & 0xFFFFFFFF).view(np.float32))
         return None
 
     def may_be_constant(self, operand: object) -> bool:
@@ -212,7 +216,7 @@ class _Flow:
         """Result register to product, for results that are written in one place."""
         candidates = [(i, Kind.MULTIPLY) for i in unrounded if i.opcode == "mul"]
         for instruction in self.definitions.values():
-            if instruction.opcode == "div" and "full" in instruction.modifiers:
+            if _is_inexact_division(instruction):
                 divisor = divisions.get(instruction)
                 if divisor is None:
                     candidates.append((instruction, Kind.DIVIDE))
@@ -220,9 +224,9 @@ class _Flow:
                     candidates.append((instruction, Kind.DIVIDE_CONSTANT))
         found = {}
         for instruction, kind in candidates:
-            if any(_is_scoped(operand) for operand in instruction.operands):
-                continue
-            target = instruction.operands[0]
+            target, *factors = instruction.operands
+            if not _is_scoped(target) and any(map(_is_scoped, factors)):
+                continue  # a sum outside of the block could not read them
             if isinstance(target, Register) and target.name in self.definitions:
                 users = len(self.readers.get(target.name, ()))
                 found[target.name] = Product(instruction, kind, users)
@@ -251,7 +255,7 @@ def _registers(instruction: Instruction) -> tuple[list[str], list[str]]:
 
 
 def _is_scoped(operand: object) -> bool:
-    """Whether this register is declared in an inner block, where a sum outside cannot read it."""
+    """Whether this is a register of an inner block."""
     return any("@" in name for name in _names(operand))
 
 
@@ -271,10 +275,11 @@ def _function(instruction: Instruction, argument: np.float32) -> np.float32:
     """The correctly rounded result of an approximate function."""
     flush = "ftz" in instruction.modifiers
     with np.errstate(all="ignore"):
-        exact = _FUNCTIONS[instruction.opcode](np.float64(flushed(argument, flush)))
-        return flushed(np.float32(exact), flush)
+        exact = _FUNCTIONS[instruction.opcode](np.float64(flushed(argument, flush=flush)))
+        return flushed(np.float32(exact), flush=flush)
 
 
-def flushed(value: np.float32, flush: bool) -> np.float32:
+def flushed(value: np.float32, *, flush: bool) -> np.float32:
+    """A subnormal value becomes a zero of its sign, if `flush`."""
     tiny = flush and abs(value) < np.float32(SMALL)
     return np.copysign(np.float32(0), value) if tiny else value

@@ -9,6 +9,7 @@ line where there was something to decide. Anything else is refused by name. Noth
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -116,15 +117,14 @@ def resolve(
     module = ptx.parse(text)
     freedoms = _freedoms(module, kernel)
     actual = sass.assemble(text, options) if cubin is None else cubin
-    folded = (*freedoms.divisions, *freedoms.functions)
     if freedoms.unproven:
         _check_divisions(freedoms, _arithmetic(actual), kernel)
     if freedoms.nothing_to_decide and _is_explicit(text, options, actual, freedoms):
         return Resolved(text, module, Verdict((), (), Proof.EXPLICIT))
-    plain = rewrite(text, freedoms, {})
-    if sass.code(sass.assemble(plain, options)) == sass.code(actual):
-        verdict = Verdict((), folded, Proof.SAME_CODE)
-        return Resolved(plain, ptx.parse(plain), verdict)
+    for fused in ({}, _usual(freedoms)):
+        decided = rewrite(text, freedoms, fused)
+        if sass.code(sass.assemble(decided, options)) == sass.code(actual):
+            return _resolved(decided, freedoms, fused, Proof.SAME_CODE)
     return _contracted(text, freedoms, options, actual)
 
 
@@ -177,6 +177,21 @@ def _arithmetic(cubin: bytes) -> _Lines:
     return sass.arithmetic(sass.disassemble(cubin))
 
 
+def _usual(freedoms: Freedoms) -> dict[Instruction, int]:
+    """What ptxas does as a rule: absorb the first operand whose readers can all absorb it.
+
+    A first try, which spares the disassembly if the machine code agrees.
+    """
+    counted = Counter(p.instruction for t in freedoms.sums for p in t.products.values())
+    chosen = {}
+    for total in freedoms.sums:
+        for position, product in sorted(total.products.items()):
+            if counted[product.instruction] == product.users:
+                chosen[total.instruction] = position
+                break
+    return chosen
+
+
 def _contracted(text: str, freedoms: Freedoms, options: Sequence[str], actual: bytes) -> Resolved:
     """Take the contractions from the machine code, and check that they explain all of it."""
     lines = _arithmetic(actual)
@@ -187,13 +202,19 @@ def _contracted(text: str, freedoms: Freedoms, options: Sequence[str], actual: b
     if sass.code(assembled) != sass.code(actual):
         _compare(freedoms, lines, _arithmetic(assembled))
         proof = Proof.SAME_ARITHMETIC
+    return _resolved(decided, freedoms, fused, proof)
+
+
+def _resolved(
+    text: str, freedoms: Freedoms, fused: Mapping[Instruction, int], proof: Proof
+) -> Resolved:
     pairs = tuple(
         Contraction(total.products[fused[total.instruction]].instruction, total.instruction)
         for total in freedoms.sums
         if total.instruction in fused
     )
     verdict = Verdict(pairs, (*freedoms.divisions, *freedoms.functions), proof)
-    return Resolved(decided, ptx.parse(decided), verdict)
+    return Resolved(text, ptx.parse(text), verdict)
 
 
 def _choices(freedoms: Freedoms, lines: _Lines) -> dict[Instruction, int]:
@@ -231,8 +252,8 @@ def _stands_alone(product: Product, freedoms: Freedoms, lines: _Lines) -> bool:
     if product.kind is Kind.DIVIDE:
         return any(not a.immediates for a in multiplications)
     if product.kind is Kind.DIVIDE_CONSTANT:
-        flush = "ftz" in product.instruction.modifiers
-        scaled = division_scale(freedoms.divisions[product.instruction], flush=flush) != 1
+        divisor = freedoms.divisions[product.instruction]
+        scaled = division_scale(product.instruction, divisor) != 1
         return len(multiplications) > int(scaled)
     return bool(multiplications)
 
@@ -252,17 +273,31 @@ def _check_divisions(freedoms: Freedoms, lines: _Lines, kernel: str) -> None:
 
 def _compare(freedoms: Freedoms, actual: _Lines, resolved: _Lines) -> None:
     """Refuse unless both have the same arithmetic wherever there was something to decide."""
-    open_places = (*freedoms.unrounded, *freedoms.divisions, *freedoms.functions)
+    # x / ±1 is exact, whether ptxas keeps the multiplication or not.
+    divisions = (i for i, divisor in freedoms.divisions.items() if abs(divisor) != 1)
+    open_places = (*freedoms.unrounded, *divisions, *freedoms.functions)
     merged = (p.instruction for total in freedoms.sums for p in total.products.values())
     for instruction in sorted({*open_places, *merged}, key=lambda i: i.line):
         line = instruction.line
-        if actual.get(line, frozenset()) != resolved.get(line, frozenset()):
+        if _needed(actual, line) != _needed(resolved, line):
             raise _refusal(
                 f"the machine code has {_words(actual, line)} where {_words(resolved, line)} was"
                 " expected",
                 freedoms,
                 instruction,
             )
+
+
+def _needed(lines: _Lines, line: int) -> frozenset[Arithmetic]:
+    """The arithmetic of a line without what ptxas may leave out and keep every bit.
+
+    That is x·1, and (x·0)·0, which is x·0; it does so once it knows that a masked load gave 0.
+    """
+    found = lines.get(line, frozenset())
+    redundant = (("0",), ("1",))
+    return frozenset(
+        a for a in found if a.operation is not Operation.MULTIPLY or a.immediates not in redundant
+    )
 
 
 def _words(lines: _Lines, line: int) -> str:

@@ -68,7 +68,7 @@ class Region:
     @property
     def end(self) -> int:
         """The address after the last byte."""
-        return self.base + self.data.size
+        return self.base + int(self.data.size)
 
     @property
     def title(self) -> str:
@@ -364,7 +364,8 @@ def _merged(regions: list[Region]) -> Region:
                 "that are not their own in host memory"
             )
     base, end = min(r.base for r in regions), max(r.end for r in regions)
-    data = np.frombuffer((ctypes.c_uint8 * (end - base)).from_address(base), np.uint8)
+    pointer = ctypes.cast(base, ctypes.POINTER(ctypes.c_uint8))
+    data = np.ctypeslib.as_array(pointer, (end - base,))
     names = tuple(dict.fromkeys(name for region in regions for name in region.names))
     writable = all(r.writable for r in regions)
     keep = tuple(array for r in regions for array in (r.data, *r.keep))

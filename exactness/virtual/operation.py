@@ -57,7 +57,7 @@ class Elementwise:
         targets: register numbers.
         poison_rule: None where any undefined source makes the result undefined.
         guard: register number and negation of the predicate.
-        fast: the unguarded form, `fast(registers)`; None if there is a guard.
+        fast: the form for when every lane runs and no operand is undefined.
         kills: registers that nobody reads after this one.
         touched: sources and targets.
     """
@@ -75,8 +75,7 @@ class Elementwise:
     def __post_init__(self) -> None:
         """Build the quick form."""
         self.touched = frozenset(self.sources) | frozenset(self.targets)
-        if self.guard is None:
-            self.fast = _fast(self.function, self.sources, self.targets)
+        self.fast = _fast(self.function, self.sources, self.targets)
 
     def execute(self, state: State) -> None:
         """The general form: some lanes, or undefined values."""
@@ -149,6 +148,8 @@ class Effect:
         targets: register numbers.
         guard: as in `Elementwise`.
         kills: as in `Elementwise`.
+        fast: a form for when every lane runs and no operand is undefined, if there is one.
+        touched: sources and targets.
     """
 
     instruction: Instruction
@@ -157,7 +158,12 @@ class Effect:
     targets: tuple[int, ...] = ()
     guard: tuple[int, bool] | None = None
     kills: tuple[int, ...] = ()
-    fast: None = None
+    fast: Callable[[list[Any]], None] | None = None
+    touched: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Collect the registers touched."""
+        self.touched = frozenset(self.sources) | frozenset(self.targets)
 
     def execute(self, state: State) -> None:
         """Run it."""
@@ -177,7 +183,8 @@ class Builder:
         specials: special register name to number.
         symbols: symbol name to number; its address is known at launch.
         widths: bits of every register number.
-        unread: targets that no later instruction reads, known after liveness analysis.
+        params: register number to parameter, byte offset and type; filled at launch.
+        unread: `id` of instructions whose results nobody reads, known after liveness analysis.
     """
 
     def __init__(self, entry: Entry) -> None:
@@ -191,7 +198,9 @@ class Builder:
         self.literals: dict[int, Bits] = {}
         self.specials: dict[str, int] = {}
         self.symbols: dict[str, int] = {}
+        self.params: dict[int, tuple[str, int, str]] = {}
         self.unread: set[int] = set()
+        self._variables = {v.name for v in (*entry.variables, *entry.constants)}
         self._literal_numbers: dict[tuple[int, int], int] = {}
 
     def _number(self, bits: int) -> int:
@@ -228,10 +237,24 @@ class Builder:
 
     def symbol(self, name: str, bits: int) -> int:
         """The register that holds the address of a variable."""
+        if name not in self._variables:
+            raise UnsupportedInstructionError(
+                f"the address of {name} is not modelled: it is no variable of the kernel",
+                kernel=self.entry.name,
+            )
         key = f"{name}:{bits}"
         if key not in self.symbols:
             self.symbols[key] = self._number(bits)
         return self.symbols[key]
+
+    def param(self, ins: Instruction, name: str, offset: int, type_name: str, bits: int) -> int:
+        """The register that holds part of a parameter, extended to `bits`."""
+        known = {param.name: param.size for param in self.entry.params}
+        if name not in known or offset + type_bytes(type_name) > known[name]:
+            raise self.unsupported(ins, f"parameter [{name}+{offset}] does not exist")
+        number = self._number(bits)
+        self.params[number] = (name, offset, type_name)
+        return number
 
     def source(
         self, ins: Instruction, operand: Operand, bits: int, *, is_float: bool = False

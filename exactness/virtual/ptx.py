@@ -471,7 +471,7 @@ def _dimensions(text: str | None) -> tuple[int, int, int] | None:
     if text is None:
         return None
     values = [int(part) for part in text.replace(",", " ").split()]
-    x, y, z = (values + [1, 1, 1])[:3]
+    x, y, z = ([*values, 1, 1, 1])[:3]
     return x, y, z
 
 

@@ -46,11 +46,8 @@ class _Writer:
         for instruction in self.freedoms.unrounded:
             self.replaced[instruction] = _rounded(instruction)
         for instruction, divisor in self.freedoms.divisions.items():
-            if abs(divisor) == 1:
-                self.replaced[instruction] = _unchanged(instruction, divisor)
-            else:
-                before, factor, reciprocal = self.scaled(instruction, divisor)
-                self.replaced[instruction] = before + _multiplied(instruction, factor, reciprocal)
+            before, factor, reciprocal = self.scaled(instruction, divisor)
+            self.replaced[instruction] = before + _multiplied(instruction, factor, reciprocal)
         for instruction, value in self.freedoms.functions.items():
             target = _operands(instruction)[0]
             self.replaced[instruction] = f"{_guard(instruction)}mov.b32 {target}, {_hex(value)};"
@@ -66,9 +63,10 @@ class _Writer:
     def scaled(self, instruction: Instruction, divisor: np.float32) -> tuple[str, str, str]:
         """Division by a constant: statements before, dividend, reciprocal as literal."""
         flush = "ftz" in instruction.modifiers
-        scale = division_scale(divisor, flush=flush)
+        scale = division_scale(instruction, divisor)
         with np.errstate(all="ignore"):
-            reciprocal = np.float32(1) / flushed(divisor * scale, flush)
+            exact = np.float32(1) / flushed(divisor * scale, flush=flush)
+        reciprocal = flushed(exact, flush="approx" in instruction.modifiers)
         dividend = _operands(instruction)[1]
         if scale == 1:
             return "", dividend, _hex(reciprocal)
@@ -104,7 +102,8 @@ class _Writer:
         _, first, second = _operands(instruction)
         if product.kind is Kind.DIVIDE:
             before, first, second = self.expanded(instruction)
-            own = "mul.rn" + "".join(f".{m}" for m in instruction.modifiers if m != "full")
+            flags = (m for m in instruction.modifiers if m not in ("full", "approx"))
+            own = "mul.rn" + "".join(f".{flag}" for flag in flags)
             last = f"{own} {_operands(instruction)[0]}, {first}, {second};"
             self.replaced[instruction] = before + last
             return first, second
@@ -128,23 +127,23 @@ class _Writer:
         return f"mov.b{_BITS[kind]} {name}, {factor}; ", name
 
     def expanded(self, instruction: Instruction) -> tuple[str, str, str]:
-        """`div.full` as ptxas expands it, up to the last multiplication."""
+        """A division as ptxas expands it, up to the last multiplication."""
         _, dividend, divisor = _operands(instruction)
         a, b, size, inverse = (self.fresh("f32") for _ in range(4))
-        large, small = (f"%contract{len(self.declared)}p{i}" for i in range(2))
-        self.declared.append(f".reg .pred {large}, {small};")
         ftz = ".ftz" if "ftz" in instruction.modifiers else ""
-        steps = [
-            f"mov.b32 {a}, {dividend}",
-            f"mov.b32 {b}, {divisor}",
-            f"abs.f32 {size}, {b}",
-            f"setp.gt{ftz}.f32 {large}, {size}, {_hex(np.float32(LARGE))}",
-            *(f"@{large} mul.rn{ftz}.f32 {x}, {x}, {_hex(np.float32(0.25))}" for x in (a, b)),
-        ]
+        steps = [f"mov.b32 {a}, {dividend}", f"mov.b32 {b}, {divisor}", f"abs.f32 {size}, {b}"]
+        scales = []
+        if "full" in instruction.modifiers:
+            scales.append(("gt", LARGE, "", 0.25))
         if not ftz:
-            steps.append(f"setp.geu.f32 {small}, {size}, {_hex(np.float32(SMALL))}")
-            factor = _hex(np.float32(2.0**24))
-            steps += [f"@!{small} mul.rn.f32 {x}, {x}, {factor}" for x in (a, b)]
+            scales.append(("geu", SMALL, "!", 2.0**24))
+        for relation, bound, negation, scale in scales:
+            predicate = f"%contract{len(self.declared)}"
+            self.declared.append(f".reg .pred {predicate};")
+            limit, factor = _hex(np.float32(bound)), _hex(np.float32(scale))
+            steps.append(f"setp.{relation}{ftz}.f32 {predicate}, {size}, {limit}")
+            guard = f"@{negation}{predicate}"
+            steps += [f"{guard} mul.rn{ftz}.f32 {x}, {x}, {factor}" for x in (a, b)]
         steps.append(f"rcp.approx.ftz.f32 {inverse}, {b}")
         return "".join(f"{step}; " for step in steps), a, inverse
 
@@ -175,11 +174,11 @@ class _Writer:
         return f"{text[: match.end()]} {' '.join(self.declared)}{text[match.end() :]}"
 
 
-def division_scale(divisor: np.float32, *, flush: bool) -> np.float32:
-    """What `div.full` multiplies both operands with, so that the reciprocal stays normal."""
-    if abs(divisor) > LARGE:
+def division_scale(instruction: Instruction, divisor: np.float32) -> np.float32:
+    """What a division multiplies both operands with, so that the reciprocal stays normal."""
+    if abs(divisor) > LARGE and "full" in instruction.modifiers:
         return np.float32(0.25)
-    if abs(divisor) < SMALL and not flush:
+    if abs(divisor) < SMALL and "ftz" not in instruction.modifiers:
         return np.float32(2.0**24)
     return np.float32(1)
 
@@ -224,21 +223,6 @@ def _multiplied(instruction: Instruction, factor: str, reciprocal: str) -> str:
     target = _operands(instruction)[0]
     ftz = ".ftz" if "ftz" in instruction.modifiers else ""
     return f"{_guard(instruction)}mul.rn{ftz}.f32 {target}, {factor}, {reciprocal};"
-
-
-def _unchanged(instruction: Instruction, divisor: np.float32) -> str:
-    """Division by ±1, for which ptxas only moves, negates or flushes."""
-    target, dividend, _ = _operands(instruction)
-    if "ftz" in instruction.modifiers:
-        zero = _hex(np.float32(-0.0))
-        step = f"add.rn.ftz.f32 {target}, {dividend}, {zero};"
-        if divisor < 0:
-            step = f"sub.rn.ftz.f32 {target}, {zero}, {dividend};"
-    elif divisor > 0:
-        step = f"mov.b32 {target}, {dividend};"
-    else:
-        step = f"neg.f32 {target}, {dividend};"
-    return _guard(instruction) + step
 
 
 def _hex(value: np.float32) -> str:

@@ -51,7 +51,7 @@ class Arithmetic:
     Attributes:
         operation: what it computes.
         flavour: precision and modifiers, "F.FTZ", "H.BF16_V2", "RCP".
-        immediates: constant operands, sorted, unsigned.
+        immediates: constant operands, sorted, unsigned; RZ is 0.
     """
 
     operation: Operation
@@ -162,7 +162,7 @@ def classify(text: str) -> Arithmetic | None:
     operation, values = _simplify(_KINDS[match["name"]], [_plain(part) for part in operands[1:]])
     if operation is None:
         return None
-    constants = sorted(value for value in values if value not in ("R", "RZ"))
+    constants = sorted("0" if value == "RZ" else value for value in values if value != "R")
     return Arithmetic(operation, flavour, tuple(constants))
 
 

@@ -5,10 +5,15 @@ a defined value, and which warp wrote it since the block's last barrier. Reads s
 barrier are kept in a list and looked at only when a write follows. Warps that touch one granule
 between barriers, one of them writing, race; a write of the value that is there already does not.
 Lanes of one warp are taken to run in step, as `bar.warp.sync` exchanges rely on.
+
+Barriers that only some warps meet at, or that a warp passes without waiting, order some warps and
+not others. Kernels that have such barriers keep a vector clock for every warp, and an access
+races only if the other warp's is not before it in that order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NoReturn
 
 import numpy as np
@@ -29,6 +34,50 @@ _MANY = np.uint8(255)
 """The writer of a granule that several warps wrote by atomics."""
 
 
+class PartialOrder:
+    """Vector clocks: which accesses of other warps are before a warp's own.
+
+    Attributes:
+        clocks: (blocks, warps, warps) i32; [b, w, u] is the time up to which warp w has seen u.
+    """
+
+    def __init__(self, blocks: int, warps: int) -> None:
+        """Every warp at time 1, having seen nobody."""
+        self.clocks = np.zeros((blocks, warps, warps), np.int32)
+        self.clocks[:, np.arange(warps), np.arange(warps)] = 1
+
+    def time(self, block: Bits, warp: Bits) -> Bits:
+        """The present time of warps (numbered from 1) of blocks."""
+        own = warp.astype(np.int64) - 1
+        return self.clocks[block, own, own]
+
+    def seen(self, block: Bits, warp: Bits, other: Bits) -> Bits:
+        """Up to when `warp` has seen `other`; others than warps (0, atomics) never."""
+        index = other.astype(np.int64) - 1
+        known = (index >= 0) & (index < self.clocks.shape[2])
+        mine = np.maximum(warp.astype(np.int64) - 1, 0)
+        return np.where(known, self.clocks[block, mine, np.where(known, index, 0)], 0)
+
+    def snapshot(self, present: Bits) -> Bits:
+        """What warps that arrive bring along: (blocks, warps) present to (blocks, warps) times."""
+        brought = np.where(present[:, :, None], self.clocks, 0).max(axis=1)
+        self._tick(present)
+        return np.asarray(brought)
+
+    def meet(self, waiting: Bits, brought: Bits) -> None:
+        """Warps that waited (blocks, warps) have now seen all that was brought."""
+        joined = np.maximum(self.clocks, brought[:, None, :])
+        self.clocks = np.where(waiting[:, :, None], joined, self.clocks)
+
+    def _tick(self, present: Bits) -> None:
+        """What a warp does after it arrived is later than what it brought."""
+        warps = np.arange(present.shape[1])
+        self.clocks[:, warps, warps] += present.astype(np.int32)
+
+
+_NO_TIME = np.zeros((1, 1), np.int32)
+
+
 class SharedMemory:
     """The shared memory of `blocks` blocks.
 
@@ -37,22 +86,30 @@ class SharedMemory:
         granule: bytes tracked together.
         data: (blocks · size) u8.
         valid: per granule, whether it is defined.
-        writers: per granule, warp + 1 of who wrote it since the last barrier, 0 for nobody.
+        order: what partial barriers have ordered; None if the kernel has none.
+        times: per granule, the writer's time at the write.
+        reads: granules, warps and times of the reads since the last whole barrier.
+        writers: per granule, warp + 1 of who wrote it since the last barrier, 0 for nobody,
+            255 for atomics.
+        atomics: per granule, the kind of the last atomic; counts only where `writers` is 255.
     """
 
-    def __init__(self, blocks: int, size: int, granule: int) -> None:
-        """Uninitialised memory."""
+    def __init__(self, blocks: int, size: int, granule: int, order: PartialOrder | None) -> None:
+        """Uninitialised memory; `order` is for kernels with barriers that not all warps wait at."""
         self.size = -(-size // 16) * 16
         self.granule = granule
         self.per_block = self.size // granule
         self.data = np.zeros(blocks * self.size, np.uint8)
         self.valid = np.zeros(blocks * self.per_block, np.bool_)
         self.writers = np.zeros(blocks * self.per_block, np.uint8)
+        self.atomics = np.zeros(blocks * self.per_block, np.uint8)
         self.blocks = blocks
         self.base = (np.arange(blocks, dtype=np.int64) * self.size)[:, None]
         self.all_valid = False
         self.written = False
-        self.reads: list[tuple[Bits, Bits]] = []
+        self.reads: list[tuple[Bits, Bits, Bits]] = []
+        self.order = order
+        self.times = None if order is None else np.zeros(self.writers.size, np.int32)
 
     def places(self, state: State, addresses: Bits, mask: Mask, size: int) -> Bits:
         """Flat byte offsets of accesses, compressed to the running lanes.
@@ -89,7 +146,7 @@ class SharedMemory:
             what += f"is not aligned to {size} bytes"
         else:
             what += f"is outside of the block's {self.size} bytes of shared memory"
-        state.fail(kind, what, _spread(bad, mask, state))
+        state.fail(kind, what, spread(bad, mask, state))
 
     def load(
         self, state: State, flat: Bits, mask: Mask, size: int
@@ -102,7 +159,7 @@ class SharedMemory:
         granules = self.granules(flat, size)
         if self.written:
             self._check_read(state, granules, mask)
-        self.reads.extend((granule, warps(state, flat.shape, mask)) for granule in granules)
+        self.note_reads(granules, warps(state, flat.shape, mask))
         words = self.data.view(WORDS[size]).take(flat // size)
         if self.all_valid:
             return words, None
@@ -110,6 +167,14 @@ class SharedMemory:
         for granule in granules[1:]:
             valid = valid & self.valid.take(granule)
         return words, None if valid.all() else ~valid
+
+    def note_reads(self, granules: list[Bits], mine: Bits) -> None:
+        """Remember a read until the next barrier, with its time where warps are ordered partly."""
+        for granule in granules:
+            time = _NO_TIME
+            if self.order is not None:
+                time = self.order.time(granule // self.per_block, mine)
+            self.reads.append((granule, mine, time))
 
     def granules(self, flat: Bits, size: int) -> list[Bits]:
         """Flat granule numbers of accesses: one array for each granule they cover."""
@@ -121,15 +186,23 @@ class SharedMemory:
             writer = self.writers.take(granule)
             if not writer.any():
                 continue
-            race = (writer != 0) & (writer != warps(state, granule.shape, mask))
+            mine = warps(state, granule.shape, mask)
+            race = self.unordered((writer != 0) & (writer != mine), granule, mine, writer)
             if race.any():
                 self._race(state, "reads what another warp wrote", race, mask)
+
+    def unordered(self, candidates: Bits, granule: Bits, mine: Bits, writer: Bits) -> Bits:
+        """Those of the candidates whose earlier write is not before this access."""
+        if self.order is None or self.times is None or not candidates.any():
+            return candidates
+        seen = self.order.seen(granule // self.per_block, mine, writer)
+        return candidates & (self.times.take(granule) > seen)
 
     def _race(self, state: State, what: str, race: Bits, mask: Mask) -> NoReturn:
         state.fail(
             SharedRaceError,
             f"a shared-memory race: a warp {what} with no barrier between",
-            _spread(race, mask, state),
+            spread(race, mask, state),
         )
 
     def store(
@@ -160,28 +233,61 @@ class SharedMemory:
         if self.written:
             writer = self.writers.take(granule)
             race = (writer != 0) & (writer != mine) & ~benign
+            race = self.unordered(race, granule, mine, writer)
             if race.any():
                 self._race(state, "overwrites what another warp wrote", race, mask)
         if self.reads:
             marks = np.zeros(self.valid.size, np.uint8)
             marks[granule[~benign]] = np.broadcast_to(mine, granule.shape)[~benign]
-            for read, reader in self.reads:
+            for read, reader, time in self.reads:
                 mark = marks.take(read)
                 hit = (mark != 0) & (mark != reader)
+                if self.order is not None and hit.any():
+                    hit = hit & (time > self.order.seen(read // self.per_block, mark, reader))
                 if hit.any():
-                    touched = np.isin(granule, read[hit]) & ~benign
+                    touched = np.isin(granule, np.broadcast_to(read, hit.shape)[hit]) & ~benign
                     self._race(state, "overwrites what another warp reads", touched, mask)
 
     def claim(self, granules: list[Bits], mine: Bits, poison: Bits | None) -> None:
         """Record a write: these granules belong to these warps, and are defined or not."""
         for granule in granules:
             self.writers[granule] = np.broadcast_to(mine, granule.shape)
+            if self.order is not None and self.times is not None:
+                self.times[granule] = self.order.time(granule // self.per_block, mine)
             self.valid[granule] = True if poison is None else ~poison
         self.written = True
         if poison is not None:
             self.all_valid = False
         elif not self.all_valid:
             self.all_valid = bool(self.valid.all())
+
+    def claim_atomic(
+        self, state: State, granule: Bits, kind: int, refuse: Callable[[Bits], None], mask: Mask
+    ) -> None:
+        """Record an atomic: atomics of one commuting kind do not race with each other.
+
+        Args:
+            state: for warp numbers and messages.
+            granule: flat granule numbers of the running lanes.
+            kind: 1 for what does not commute, else a number for each commuting operation.
+            refuse: raises for the lanes whose result depends on the order.
+            mask: the running lanes.
+        """
+        writer = self.writers.take(granule)
+        before = self.atomics.take(granule)
+        clash = (writer == _MANY) & ((before != kind) | (kind == 1))
+        if kind == 1 and not clash.any():
+            _, inverse, counts = np.unique(granule, return_inverse=True, return_counts=True)
+            clash = np.asarray(counts[inverse] > 1).reshape(granule.shape)
+        if clash.any():
+            refuse(clash)
+        self.check_write(state, granule, writer == _MANY, mask)
+        self.writers[granule] = _MANY
+        if self.times is not None:
+            # Atomics of several warps have no one time: only a whole barrier orders them.
+            self.times[granule] = np.iinfo(np.int32).max
+        self.atomics[granule] = kind
+        self.written = True
 
     def barrier(self, blocks: Bits | None) -> None:
         """All warps of these blocks (None: of all) have met: what came before is ordered."""
@@ -195,10 +301,11 @@ class SharedMemory:
         self.written = bool(self.writers.any())
         if self.per_block:
             kept = []
-            for read, reader in self.reads:
+            for entry in self.reads:
+                read, reader, time = np.broadcast_arrays(*entry)
                 rest = ~blocks[read // self.per_block]
                 if rest.any():
-                    kept.append((read[rest], np.broadcast_to(reader, read.shape)[rest]))
+                    kept.append((read[rest], reader[rest], time[rest]))
             self.reads = kept
 
 
@@ -208,7 +315,3 @@ def warps(state: State, shape: tuple[int, ...], mask: Mask) -> Bits:
     if mask is not None:
         return np.broadcast_to(numbers, state.shape)[np.broadcast_to(mask, state.shape)]
     return np.broadcast_to(numbers, state.shape) if shape == state.shape else numbers
-
-
-def _spread(part: Bits, mask: Mask, state: State) -> Bits:
-    return spread(part, mask, state)

@@ -1,4 +1,4 @@
-"""Source positions in PTX text: the `.file` table, and `.loc` lines with their inlining comments."""
+"""Source positions in PTX text: the `.file` table, and `.loc` lines with their inlining."""
 
 from __future__ import annotations
 

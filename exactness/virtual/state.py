@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from exactness.virtual.memory import GlobalMemory
     from exactness.virtual.shared import SharedMemory
 
-Bits: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
-"""Unsigned patterns (bool for predicates) that broadcast to (blocks, threads)."""
+Bits: TypeAlias = Any
+"""A NumPy array of unsigned patterns (bool for predicates) that broadcasts to (blocks, threads)."""
 
-Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]] | None"
-"""Which lanes, broadcasting to (blocks, threads); None stands for all."""
+Mask: TypeAlias = Bits | None
+"""Which lanes, a boolean array broadcasting to (blocks, threads); None stands for all."""
 
 WARP = 32
 
@@ -110,7 +110,7 @@ class State:
         lanes = self.blocks * self.threads
         if mask is None:
             return lanes
-        return int(np.count_nonzero(mask)) * (lanes // mask.size)
+        return int(np.count_nonzero(mask)) * (lanes // int(mask.size))
 
     def undefined(self, index: int) -> Bits | None:
         """The undefined lanes of a register among those that run; None if there are none."""
@@ -168,7 +168,7 @@ class State:
         before = self.poison.get(index)
         if poison is None and before is None:
             return
-        merged = np.where(mask, _or_false(poison), _or_false(before))
+        merged: Bits = np.where(mask, _or_false(poison), _or_false(before))
         if merged.any():
             self.poison[index] = merged
         else:

@@ -24,6 +24,7 @@ TORCH_NAMES = {
     "e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2",
     "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
     "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+    "b8": "bool",
 }  # fmt: skip
 
 # name: (bits, fraction bits, exponent bias)

@@ -38,7 +38,7 @@ def slow(actual: Bits, expected: Bits) -> dict[str, object]:
         strict=True,
     )
     floating = isinstance(fmt, Format)
-    finite, difference = [0.0], 0.0
+    finite, largest, difference = [0.0], (0, 0), (0.0, 0)
     for i, (p, q, x, y) in enumerate(values):
         if p != q and not (x != x and y != y):
             mismatches.append(i)
@@ -51,7 +51,8 @@ def slow(actual: Bits, expected: Bits) -> dict[str, object]:
             continue
         distance = ulps(p, q, fmt) if floating else abs(x - y)
         distances.append(distance)
-        difference = max(difference, 0.0 if x == y else abs(x - y))
+        largest = max(largest, (distance, -i))
+        difference = max(difference, (0.0 if x == y else abs(x - y), -i))
         if floating and distance == 0 and p != q:
             found["zero_sign_differences"] += 1
             continue
@@ -78,8 +79,7 @@ def slow(actual: Bits, expected: Bits) -> dict[str, object]:
         **{name: found[name] for name in counted},
         **{name: distances[r - 1] if distances else None for name, r in rank.items()},
         "magnitude": max(finite) if floating else None,
-        "largest": distances[-1] if distances else 0,
-        "difference": difference,
+        "extremes": {"maximum": largest, "largest_difference": difference},
         "where": mismatches,
     }
 
@@ -88,9 +88,12 @@ def check(diff: BitDiff, expected: dict[str, object]) -> None:
     for name, value in expected.items():
         if hasattr(diff, name):
             assert getattr(diff, name) == value, name
-    largest, furthest = diff.maximum, diff.largest_difference
-    assert (largest.ulps if largest else 0) == expected["largest"]
-    assert (furthest.difference if furthest else 0) == expected["difference"]
+    for name, (value, negated) in expected["extremes"].items():
+        element = getattr(diff, name)
+        assert (element is None) == (value == 0), name
+        if element is not None:
+            assert value == (element.ulps if name == "maximum" else element.difference)
+            assert element.index == np.unravel_index(-negated, diff.actual_shape)
     where = [np.unravel_index(i, diff.actual_shape) for i in expected["where"]]
     assert (diff.first and diff.first.index) == (where[0] if where else None)
     assert (diff.verdict is Verdict.DIFFERENT) == bool(where)

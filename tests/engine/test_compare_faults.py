@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
 import pytest
 import torch
 
+from exactness import tally
 from exactness.bits import Bits, unsigned
 from exactness.compare import Verdict, compare
 from exactness.formats import FORMATS, Format, bf16, e4m3fn, f32, f64, tf32
@@ -122,12 +124,24 @@ def test_flushed_subnormals_are_told_apart() -> None:
     assert (diff.maximum_unflushed.index, diff.maximum_unflushed.ulps) == ((4,), 1)
 
 
-def test_the_largest_difference_is_found_beyond_f32() -> None:
-    """f32 cannot tell 3e38 + 3e38 from 3.4e38 + 3.4e38; the report can."""
-    actual = np.array([3e38, 3.4e38, 1.0], np.float32)
-    diff = compare(actual, -actual)
+def test_the_border_of_flushing_is_the_smallest_normal_number() -> None:
+    tiny = np.array([0x007FFFFF, 0x00800000], np.uint32).view(np.float32)
+    diff = compare(np.zeros(2, np.float32), tiny)
+    assert (diff.flushed, diff.maximum_unflushed.index) == (1, (1,))
+
+
+@pytest.mark.parametrize("block", [1, 1 << 15])
+@pytest.mark.parametrize(
+    ("actual", "expected"), [([3e38, 3.4e38], [-3e38, -3.4e38]), ([2.0**24] * 2, [0.0, -1.0])]
+)
+def test_the_largest_difference_is_found_where_f32_cannot_tell(
+    actual: list[float], expected: list[float], block: int
+) -> None:
+    pair = np.array(actual, np.float32), np.array(expected, np.float32)
+    with mock.patch.object(tally, "BLOCK", block):
+        diff = compare(*pair)
     assert diff.largest_difference.index == (1,)
-    assert diff.largest_difference.difference == 2 * float(actual[1])
+    assert diff.largest_difference.difference == float(pair[0][1]) - float(pair[1][1])
 
 
 def test_the_worst_is_the_first_of_its_kind() -> None:

@@ -18,10 +18,11 @@ BLOCK = re.compile(r"```\{code-block\} \w+\n:caption: (\S+)\n\n(.*?)```", re.DOT
 PATH = re.compile(r"`((?:exactness|kernels|references|tests|docs|scripts|benchmarks)/[\w./-]+)`")
 CASE_ROW = re.compile(r"^\| (C\d\d) \|.*\| ([^|]+) \|$", re.MULTILINE)
 
+FOLDERS = ("kernels", "references")
 COMMAND = "from exactness.cli import main; main()"
 
-# Files that the example of a guide creates.
-EXAMPLES = {"kernels/mul_add.py", "references/mul_add.py"}
+# Files that the example of a guide creates, and placeholders.
+EXAMPLES = {f"{folder}/{stem}.py" for folder in FOLDERS for stem in ("mul_add", "NAME")}
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_script_of_the_tutorial_shows_every_launch(tmp_path: Path) -> None:
 
 def verify(project: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", COMMAND, "verify", "--device", "cpu"],
+        [sys.executable, "-c", COMMAND, "verify", "--device", "cpu", "--examples", "10"],
         cwd=project,
         capture_output=True,
         text=True,

@@ -210,7 +210,9 @@ def _float_to_float(
     load = _float_source(ins, b, into, flags)
     mode = _float_rounding(ins, b, flags)
     if FORMATS[out].precision < FORMATS[into].precision and not flags & _FLOAT_ROUNDINGS:
-        raise b.unsupported(ins, "narrowing needs a rounding modifier")
+        if (out, into) != ("bf16", "f16"):
+            raise b.unsupported(ins, "narrowing needs a rounding modifier")
+        return Elementwise(ins, _exact_bf16_of_f16(ins, b), (source,), (target,))
     steps: list[Callable[[Bits], Bits]] = []
     if integral:
         steps.append(_TO_INTEGRAL[min(integral)])
@@ -232,6 +234,19 @@ def _float_to_float(
         return floats.flush(result, FORMATS[out]) if flush_result else result
 
     return Elementwise(ins, function, (source,), (target,))
+
+
+def _exact_bf16_of_f16(ins: Instruction, b: Builder) -> Function:
+    """cvt.bf16.f16 names no rounding; Triton converts fp8 by it, which needs none."""
+
+    def function(x: Bits) -> Bits:
+        values = floats.load_f16(x)
+        result = floats.store_bf16(values)
+        if not np.array_equal(floats.load_bf16(result), values, equal_nan=True):
+            raise b.unsupported(ins, "an f16 value that bf16 cannot hold, and no rounding mode")
+        return result
+
+    return function
 
 
 def _two_to_packed(ins: Instruction, b: Builder, out: str, flags: frozenset[str]) -> Operation:
@@ -307,7 +322,9 @@ def _to_tf32(ins: Instruction, b: Builder, flags: frozenset[str]) -> Operation:
 
     def function(x: Bits) -> Bits:
         values = floats.load_f32(x)
-        rounded = np.asarray(round_to(floats.relu(values) if "relu" in flags else values, tf32, mode))
+        if "relu" in flags:
+            values = floats.relu(values)
+        rounded = np.asarray(round_to(values, tf32, mode))
         if "satfinite" in flags:
             rounded = np.clip(rounded, -tf32.largest, tf32.largest)
         return floats.store_f32(rounded.astype(np.float32))

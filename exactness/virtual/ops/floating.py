@@ -103,7 +103,9 @@ def _sum_or_product(nearest: Values, directed: Callable[..., Any]) -> Decoder:
         name = single_type(ins, b, FLOAT_TYPES)
         mode = _mode(ins, b, flags, name)
         compute = nearest
-        if mode is not Rounding.NEAREST_EVEN:
+        if name == "f32" and "ftz" in flags and nearest is np.multiply:
+            compute = lambda x, y: floats.mul_flushed(x, y, mode)  # noqa: E731
+        elif mode is not Rounding.NEAREST_EVEN:
             compute = lambda x, y: directed(x, y, mode)  # noqa: E731
         return finish(ins, b, name, on_values(name, compute, after=_clamp(flags)), flags)
 
@@ -115,13 +117,16 @@ def _subtract_directed(x: Bits, y: Bits, mode: Rounding) -> Bits:
 
 
 def _fma(ins: Instruction, b: Builder) -> Operation:
-    """a · b + c rounded once; `mad` on floats is the same."""
+    """The fused a · b + c, rounded once; `mad` on floats is the same."""
     expect_operands(ins, b, 4)
     flags = flags_of(ins, b, _ROUNDING_FLAGS | {"ftz", "sat", "relu"})
     name = single_type(ins, b, FLOAT_TYPES)
     if not flags & _ROUNDING_FLAGS:
         raise b.unsupported(ins, "it needs a rounding modifier")
-    compute = _fma_of(scalar_type(name), _mode(ins, b, flags, name))
+    mode = _mode(ins, b, flags, name)
+    compute = _fma_of(scalar_type(name), mode)
+    if name == "f32" and "ftz" in flags:
+        compute = lambda x, y, z: floats.fma_flushed(x, y, z, mode)  # noqa: E731
     return finish(ins, b, name, on_values(name, compute, after=_clamp(flags)), flags)
 
 
@@ -150,7 +155,7 @@ def _libm_fma() -> Any:
 
 
 def _extreme(smaller: bool) -> Decoder:
-    """min or max: a NaN loses unless `.NaN`, and −0 is below +0."""
+    """`min` or `max`: a NaN loses unless `.NaN`, and −0 is below +0."""
 
     def decode(ins: Instruction, b: Builder) -> Operation:
         expect_operands(ins, b, 3, 4)
@@ -167,10 +172,10 @@ def _extreme(smaller: bool) -> Decoder:
 
 
 def extreme_of(name: str, smaller: bool, keep_nan: bool) -> Function:
-    """min or max of two or three patterns of element type `name`."""
+    """The smaller or larger of two or three patterns of element type `name`."""
     load = LOAD[name]
     fmt = FORMATS[name]
-    nan = {16: floats.HALF_NAN, 32: floats.F32_NAN, 64: floats.F64_NAN}[fmt.bits]
+    nan: Any = {16: floats.HALF_NAN, 32: floats.F32_NAN, 64: floats.F64_NAN}[fmt.bits]
 
     def two(x: Bits, y: Bits) -> Bits:
         vx, vy = load(x), load(y)
@@ -202,7 +207,7 @@ def _with_xor_sign(function: Function) -> Function:
 
 
 def _pattern_only(function: Function) -> Decoder:
-    """neg and abs: the sign bit alone."""
+    """`neg` and `abs`: the sign bit alone."""
 
     def decode(ins: Instruction, b: Builder) -> Operation:
         expect_operands(ins, b, 2)
@@ -260,19 +265,19 @@ def _div(ins: Instruction, b: Builder) -> Operation:
 
 
 def _div_full(ins: Instruction, b: Builder, ftz: bool) -> Operation:
-    from exactness import hopper
+    from exactness.hopper import division
 
     single_type(ins, b, {"f32"})
 
     def function(x: Bits, y: Bits) -> Bits:
         x, y = np.broadcast_arrays(floats.load_f32(x), floats.load_f32(y))
-        return floats.store_f32(np.asarray(hopper.div_full(x, y, ftz=ftz)))
+        return floats.store_f32(np.asarray(division.div_full(x, y, ftz=ftz)))
 
     return elementwise(ins, b, function, 32, is_float=True)
 
 
 def _root_or_reciprocal(nearest: Values, directed: Callable[..., Any], approx: str) -> Decoder:
-    """sqrt and rcp: IEEE in four modes, or the special-function unit."""
+    """`sqrt` and `rcp`: IEEE in four modes, or the special-function unit."""
 
     def decode(ins: Instruction, b: Builder) -> Operation:
         expect_operands(ins, b, 2)
@@ -295,14 +300,14 @@ def special_function(function_name: str) -> Decoder:
     """An approximate f32 function, with the bits of `exactness.hopper`."""
 
     def decode(ins: Instruction, b: Builder) -> Operation:
-        from exactness import hopper
+        from exactness.hopper import special
 
         expect_operands(ins, b, 2)
         flags = flags_of(ins, b, {"approx", "ftz"})
         if "approx" not in flags:
             raise b.unsupported(ins, "it needs .approx")
         single_type(ins, b, {"f32"})
-        model, ftz = getattr(hopper, function_name), "ftz" in flags
+        model, ftz = getattr(special, function_name), "ftz" in flags
         return elementwise(
             ins,
             b,

@@ -52,7 +52,7 @@ def _sub(ins: Instruction, b: Builder) -> Operation:
 
 
 def _sum(ins: Instruction, b: Builder, ufunc: Any, inverse: Any) -> Operation:
-    """add and sub; `.sat` clamps s32, `.cc` writes the carry."""
+    """`add` and `sub`; `.sat` clamps s32, `.cc` writes the carry."""
     expect_operands(ins, b, 3)
     flags = flags_of(ins, b, {"sat", "cc"})
     name = single_type(ins, b, _ARITHMETIC_TYPES | set(_PACKED))
@@ -280,7 +280,7 @@ def _rem(ins: Instruction, b: Builder) -> Operation:
 
 
 def _extreme(ufunc: Any) -> Decoder:
-    """min or max; `.relu` clamps signed results at zero."""
+    """`min` or `max`; `.relu` clamps signed results at zero."""
 
     def decode(ins: Instruction, b: Builder) -> Operation:
         expect_operands(ins, b, 3)

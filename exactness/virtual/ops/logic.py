@@ -141,7 +141,9 @@ def _bfe(ins: Instruction, b: Builder) -> Operation:
     def function(x: Bits, position: Bits, length: Bits) -> Bits:
         at = shift_amount(position & np.uint32(0xFF), bits)
         count = shift_amount(length & np.uint32(0xFF), bits)
-        ones = ~((~x.dtype.type(0)) << count)
+        # Positions past the operand's top are filled like those past the field.
+        kept = np.minimum(count, x.dtype.type(bits) - at)
+        ones = ~((~x.dtype.type(0)) << kept)
         field = (x >> at) & ones
         if name.startswith("u"):
             return np.asarray(field)

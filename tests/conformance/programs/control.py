@@ -132,6 +132,56 @@ def _scalars(out_ptr, i, big, f, flag, none, names: tl.constexpr, BLOCK: tl.cons
     tl.store(out_ptr + tl.arange(0, BLOCK), value)
 
 
+@triton.autotune(
+    configs=[
+        triton.Config({"BLOCK": 128}, num_warps=2),
+        triton.Config({"BLOCK": 256}, num_warps=4),
+    ],
+    key=["n"],
+)
+@triton.jit
+def _tuned(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    tl.store(out_ptr + offsets, tl.div_rn(x, 3.0 + x), mask=offsets < n)
+
+
+@triton.heuristics({
+    "BLOCK": lambda arguments: triton.next_power_of_2(arguments["n"]),
+    "EVEN": lambda arguments: arguments["n"] % 2 == 0,
+})  # fmt: skip
+@triton.jit
+def _by_heuristics(x_ptr, out_ptr, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + lanes, mask=lanes < n, other=0.0)
+    tl.store(out_ptr + lanes, x if EVEN else -x, mask=lanes < n)
+
+
+@triton.jit
+def _chosen(x_ptr, keep_ptr, out_ptr, any_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    keep = tl.load(keep_ptr + offsets, mask=offsets < n, other=False)
+    x = tl.load(x_ptr + offsets, mask=keep, other=0.0)
+    tl.store(out_ptr + offsets, x, mask=offsets < n)
+    tl.store(any_ptr + offsets, keep | (x > 1.0), mask=offsets < n)
+
+
+def _autotuned() -> Program:
+    def launch(t: Tensors) -> None:
+        _tuned[lambda meta: (triton.cdiv(N, meta["BLOCK"]),)](t["x"], t["out"], N)
+
+    inputs = {"x": moderate((N,), "f32")}
+    return Program("autotuned", launch, inputs, {"out": empty(N, "f32")})
+
+
+def _heuristic(n: int) -> Program:
+    def launch(t: Tensors) -> None:
+        _by_heuristics[(1,)](t["x"], t["out"], n)
+
+    x = {"x": moderate((n,), "f32")}
+    return Program(f"heuristics-n={n}", launch, x, {"out": empty(n, "f32")})
+
+
 def _halving() -> Program:
     def launch(t: Tensors) -> None:
         _collatz[(64,)](t["x"], t["steps"])
@@ -173,7 +223,8 @@ def _device_function() -> Program:
         _calls[(64,)](t["x"], t["out"], enable_fp_fusion=False)
 
     x = moderate((64,), "f32")
-    return Program("device_function", launch, {"x": x}, {"out": empty(64, "f32")})
+    outputs = {"out": empty(64, "f32")}
+    return Program("refused_call", launch, {"x": x}, outputs, "call.uni")
 
 
 def _loops(rounds: int) -> Program:
@@ -209,7 +260,10 @@ PROGRAMS = [
     elementwise("diverge_elementwise", _diverge,
                 {"x": moderate((N,), "f32"), "y": moderate((N,), "f32")}, {"out": "f32"},
                 enable_fp_fusion=False),
-    _device_function(),
+    _device_function(), _autotuned(), _heuristic(100), _heuristic(333),
+    elementwise("boolean_tensors", _chosen,
+                {"x": moderate((N,), "f32"), "keep": integers((N,), "b8", 0, 1)},
+                {"out": "f32", "any": "b8"}),
     _loops(0), _loops(5), _staged(1, "f32"), _staged(3, "f32"), _staged(4, "bf16"),
     _arguments(1, True, False), _arguments(16, False, True), _arguments(-7, True, True),
 ]  # fmt: skip

@@ -81,14 +81,16 @@ def _predicated(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, y, mask=offsets < n)
 
 
-def _one(name: str, asm: str, source: str, target: str, constraints: str, **kind: bool) -> Program:
-    x = moderate((N,), source) if kind.get("tame") else patterns((N,), source)
+def _one(name: str, asm: str, source: str, target: str, constraints: str) -> Program:
+    x = patterns((N,), source)
     return elementwise(f"ptx_{name}", _unary, {"x": x}, {"out": target},
                        ASM=asm, CONSTRAINTS=constraints)  # fmt: skip
 
 
-def _three(name: str, asm: str, dtype: str, constraints: str, **kind: bool) -> Program:
-    x = moderate((N,), dtype, -3, 3) if kind.get("tame") else patterns((N,), dtype)
+def _three(
+    name: str, asm: str, dtype: str, constraints: str, *, tame: bool = False, refused: str = ""
+) -> Program:
+    x = moderate((N,), dtype, -3, 3) if tame else patterns((N,), dtype)
     inputs = {"x": x, "y": x, "z": x}
     return elementwise(f"ptx_{name}", _ternary, inputs, {"out": dtype},
                        ASM=asm, CONSTRAINTS=constraints)  # fmt: skip
@@ -111,6 +113,44 @@ def _rounding_modes() -> list[Program]:
             _one(f"rcp_{mode}_f32", f"rcp.{mode}.f32 $0, $1;", "f32", "f32", "=f,f"),
         ]
     return made  # fmt: skip
+
+
+def _conversions() -> list[Program]:
+    made = [
+        _one(
+            f"cvt_{mode}_{target}_{source}",
+            f"cvt.{mode}.{target}.{source} $0, $1;",
+            source.replace("s", "i"),
+            target,
+            constraints,
+        )
+        for mode in ("rz", "rm", "rp")
+        for target, source, constraints in (
+            ("f32", "f64", "=f,d"),
+            ("f32", "s32", "=f,r"),
+            ("f32", "u64", "=f,l"),
+            ("f64", "s64", "=d,l"),
+            ("f16", "f32", "=h,f"),
+        )
+    ]
+    return made  # fmt: skip
+
+
+def _lanes() -> list[Program]:
+    warp = "0xffffffff"
+    return [
+        _one("shfl_up", f"shfl.sync.up.b32 $0, $1, 3, 0, {warp};", "i32", "i32", "=r,r"),
+        _one("shfl_down_segment", f"shfl.sync.down.b32 $0, $1, 2, 0x1807, {warp};",
+             "i32", "i32", "=r,r"),
+        _one("shfl_idx", f"shfl.sync.idx.b32 $0, $1, $1, 31, {warp};", "i32", "i32", "=r,r"),
+        _one("vote_ballot", "{ .reg .pred p; setp.lt.s32 p, $1, 0; "
+             f"vote.sync.ballot.b32 $0, p, {warp}; }}", "i32", "i32", "=r,r"),
+        _one("match_any", "{ .reg .b32 t; and.b32 t, $1, 7; "
+             f"match.any.sync.b32 $0, t, {warp}; }}", "i32", "i32", "=r,r"),
+        _one("redux_min_u32", f"redux.sync.min.u32 $0, $1, {warp};", "i32", "i32", "=r,r"),
+        _one("laneid", "{ .reg .b32 t; mov.u32 t, %laneid; xor.b32 $0, $1, t; }",
+             "i32", "i32", "=r,r"),
+    ]  # fmt: skip
 
 
 def _flushing() -> list[Program]:
@@ -155,7 +195,7 @@ def _integer() -> list[Program]:
 
 
 PROGRAMS = [
-    *_rounding_modes(), *_flushing(), *_integer(),
+    *_rounding_modes(), *_conversions(), *_flushing(), *_integer(), *_lanes(),
     elementwise("ptx_packed_bf16", _packed,
                 {"x": patterns((N,), "bf16"), "y": patterns((N,), "bf16")},
                 {"sum": "bf16", "product": "bf16"}),

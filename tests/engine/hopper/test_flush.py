@@ -10,7 +10,7 @@ from exactness.formats import f32
 from exactness.hopper.flush import flush_operand, fma_ftz, mul_ftz
 from exactness.rounding import round_fraction
 
-TINY = Fraction(2) ** -126
+TINY = Fraction(2) ** -126 * (1 - Fraction(2) ** -25)
 patterns = st.integers(0, 2**32 - 1)
 moderate = st.floats(-(2.0**-60), 2.0**-60, width=32)  # Products reach both sides of 2^-126.
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from exactness.hopper.blocks import BLOCK, in_blocks
+from exactness.blocks import BLOCK, in_blocks
 
 
 @in_blocks

@@ -1,0 +1,86 @@
+"""A virtual Hopper: the PTX that Triton compiles for sm_90, executed on a CPU with H200 bits.
+
+with exactness.virtual.hopper() as machine:
+    kernel[grid](x, y, n)          # CPU tensors
+machine.counts                     # thread-instructions executed, by opcode
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from exactness.virtual.errors import VirtualHopperError
+
+if TYPE_CHECKING:
+    from exactness.virtual.autotuning import Configuration, configurations
+    from exactness.virtual.fusion import FusionError, check_fusion_free, resolve
+    from exactness.virtual.launcher import Launch, VirtualHopper
+
+__all__ = [
+    "Configuration",
+    "FusionError",
+    "Launch",
+    "VirtualHopper",
+    "VirtualHopperError",
+    "check_fusion_free",
+    "configurations",
+    "hopper",
+    "resolve",
+]
+
+_LAZY = {
+    "Configuration": "autotuning",
+    "FusionError": "fusion",
+    "Launch": "launcher",
+    "VirtualHopper": "launcher",
+    "check_fusion_free": "fusion",
+    "configurations": "autotuning",
+    "resolve": "fusion",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names on first use."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'exactness.virtual' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"exactness.virtual.{_LAZY[name]}"), name)
+
+
+@contextlib.contextmanager
+def hopper() -> Iterator[VirtualHopper]:
+    """Run every Triton kernel that is launched in this block on a virtual Hopper.
+
+    Kernels take CPU tensors, and Triton compiles them for sm_90 as it would on an H200. Blocks
+    nest; the innermost one records. The driver that was active before is active again afterwards.
+
+    Yields:
+        The machine: `launches`, and `counts` of executed instructions.
+
+    Raises:
+        VirtualHopperError: `TRITON_INTERPRET` is set, so that kernels would run elsewhere.
+    """
+    from triton import knobs
+    from triton.runtime import driver
+
+    from exactness.virtual.autotuning import isolated_tuning
+    from exactness.virtual.driver import HopperDriver
+    from exactness.virtual.launcher import VirtualHopper
+
+    if knobs.runtime.interpret:
+        raise VirtualHopperError(
+            "TRITON_INTERPRET is set: kernels would run in Triton's interpreter, which has other"
+            " bits. Unset it before the kernels are imported"
+        )
+    # `driver.active` would create a driver, which fails without a GPU.
+    previous = driver._active
+    machine = VirtualHopper()
+    driver.set_active(HopperDriver(machine))
+    try:
+        with isolated_tuning():
+            yield machine
+    finally:
+        driver.set_active(previous)

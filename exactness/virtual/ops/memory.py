@@ -1,0 +1,319 @@
+"""ld and st of every space, prefetches and fences.
+
+Source: PTX ISA 9.0, sections 9.7.9 (ld, st, prefetch) and 9.7.13 (membar, fence). Cache and
+eviction hints change no bits and are accepted; the spaces and the memory order are not hints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from exactness.virtual.errors import OutOfBoundsError, UndefinedValueError
+from exactness.virtual.instructions import Address, Instruction, Symbol
+from exactness.virtual.memory import LOCAL_WINDOW, SHARED_WINDOW, WORDS
+from exactness.virtual.operation import UNSIGNED, Builder, Effect, Elementwise, Operation
+from exactness.virtual.ops.common import BITS, Decoder, flags_of, single_type
+from exactness.virtual.ops.integer import signed
+from exactness.virtual.state import Bits, Mask, State
+
+_SPACES = frozenset(["global", "shared", "local", "param", "const"])
+_HINTS = frozenset(
+    """ca cg cs cv lu wb wt nc L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last
+    L1::no_allocate L2::evict_normal L2::evict_first L2::evict_last L2::cache_hint L2::64B L2::128B
+    L2::256B""".split()
+)
+_ORDERS = frozenset(["weak", "relaxed", "acquire", "release", "volatile", "mmio"])
+_SCOPES = frozenset(["cta", "cluster", "gpu", "sys"])
+_VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+_FLAGS = _SPACES | _HINTS | _ORDERS | _SCOPES | frozenset(_VECTORS) | {"shared::cta", "unified"}
+
+
+def space_of(flags: frozenset[str]) -> str:
+    """The state space; "generic" if none is named."""
+    if "shared::cta" in flags:
+        return "shared"
+    return next(iter(flags & _SPACES), "generic")
+
+
+def _vector_width(flags: frozenset[str]) -> int:
+    return next((_VECTORS[word] for word in flags if word in _VECTORS), 1)
+
+
+def active(array: Bits, mask: Mask, state: State) -> Bits:
+    """The running lanes of an array, in one dimension; all of it if every lane runs."""
+    if mask is None:
+        return array
+    return np.broadcast_to(array, state.shape)[np.broadcast_to(mask, state.shape)]
+
+
+def inactive_filled(part: Bits, mask: Mask, state: State) -> Bits:
+    """The inverse of `active`; lanes that do not run hold zero."""
+    if mask is None:
+        return part
+    whole = np.zeros(state.shape, part.dtype)
+    whole[np.broadcast_to(mask, state.shape)] = part
+    return whole
+
+
+def extend(words: Bits, name: str, bits: int) -> Bits:
+    """Loaded elements to a register of `bits`, sign- or zero-extended."""
+    if name.startswith("s"):
+        words = signed(words)
+    return words if 8 * words.itemsize == bits else words.astype(UNSIGNED[bits])
+
+
+def effective(state: State, register: int, offset: int) -> Bits:
+    """Addresses of the instruction, checked to be defined."""
+    state.require_defined((register,), "an address")
+    base = state.value(register)
+    return base if offset == 0 else base + base.dtype.type(offset % (1 << 8 * base.itemsize))
+
+
+def split_elements(words: Bits, count: int, size: int) -> list[Bits]:
+    """Words to their `count` elements of `size` bytes each."""
+    if count == 1:
+        return [words.view(WORDS[size]) if words.dtype != WORDS[size] else words]
+    parts = np.ascontiguousarray(words)[..., None].view(WORDS[size])
+    return [np.ascontiguousarray(parts[..., index]) for index in range(count)]
+
+
+def join_elements(parts: list[Bits], size: int) -> Bits:
+    """The inverse of `split_elements`; all parts have one shape."""
+    if len(parts) == 1:
+        return parts[0]
+    stacked = np.stack(parts, axis=-1)
+    return stacked.view(WORDS[size * len(parts)])[..., 0]
+
+
+def _ld(ins: Instruction, b: Builder) -> Operation:
+    flags = flags_of(ins, b, _FLAGS)
+    name = single_type(ins, b, BITS)
+    space = space_of(flags)
+    if space == "param":
+        return _ld_param(ins, b, name)
+    size, count = BITS[name] // 8, _vector_width(flags)
+    if size * count > 16:
+        raise b.unsupported(ins, f"a vector of {size * count} bytes")
+    targets = tuple(b.any_target(ins, e, 8 * size) for e in b.elements(ins.operands[0]))
+    if len(targets) != count:
+        raise b.unsupported(ins, f"{len(targets)} destinations for {count} elements")
+    register, offset = b.address(ins, ins.operands[1])
+    widths = [b.widths[target] for target in targets]
+    strong = bool(flags & {"relaxed", "acquire", "volatile", "mmio"})
+    load = _LOADS[space]
+
+    def run(state: State) -> None:
+        addresses = effective(state, register, offset)
+        words, poison = load(state, addresses, size * count, strong)
+        for target, part, bits in zip(
+            targets, split_elements(words, count, size), widths, strict=True
+        ):
+            state.write(target, extend(part, name, bits), poison)
+
+    return Effect(ins, run, (register,), targets)
+
+
+def _ld_param(ins: Instruction, b: Builder, name: str) -> Operation:
+    """A kernel parameter: a literal once the launch is known."""
+    address = ins.operands[1]
+    if not isinstance(address, Address) or not isinstance(address.base, Symbol):
+        raise b.unsupported(ins, "a parameter at a computed address")
+    base = address.base.name
+    targets = tuple(b.any_target(ins, e, BITS[name]) for e in b.elements(ins.operands[0]))
+    sources = tuple(
+        b.param(ins, base, address.offset + i * BITS[name] // 8, name, b.widths[target])
+        for i, target in enumerate(targets)
+    )
+    if len(targets) == 1:
+        return Elementwise(ins, lambda x: x, sources, targets)
+    return Elementwise(ins, lambda *x: x, sources, targets)
+
+
+def _load_global(state: State, addresses: Bits, size: int, strong: bool) -> Any:
+    mask = state.mask
+    part = active(addresses.astype(np.uint64, copy=False), mask, state)
+    if part.size == 0:
+        return np.zeros((1, 1), WORDS[size]), None
+    words = state.memory.load(state, part, mask, size, strong=strong)
+    return inactive_filled(words, mask, state), None
+
+
+def _load_shared(state: State, addresses: Bits, size: int, strong: bool) -> Any:
+    mask = state.mask
+    flat = state.shared.places(state, addresses, mask, size)
+    if flat.size == 0:
+        return np.zeros((1, 1), WORDS[size]), None
+    words, poison = state.shared.load(state, flat, mask, size)
+    if poison is not None:
+        poison = inactive_filled(poison, mask, state)
+    return inactive_filled(words, mask, state), poison
+
+
+def _local_places(state: State, addresses: Bits, size: int) -> Bits:
+    """Flat byte offsets into the private memory of the running lanes."""
+    assert state.local is not None
+    per_lane = state.local.shape[2]
+    offsets = addresses.astype(np.int64)
+    offsets = np.where(offsets >= LOCAL_WINDOW, offsets - LOCAL_WINDOW, offsets)
+    bad = (offsets < 0) | (offsets + size > per_lane) | (offsets % size != 0)
+    if state.mask is not None:
+        bad = bad & state.mask
+    if bad.any():
+        state.fail(
+            OutOfBoundsError,
+            f"{size}-byte access outside of the thread's {per_lane} bytes of local memory, "
+            "or misaligned",
+            bad,
+        )
+    lanes = np.arange(state.blocks * state.threads, dtype=np.int64).reshape(state.shape)
+    return active(state.full(lanes * per_lane + offsets), state.mask, state)
+
+
+def _load_local(state: State, addresses: Bits, size: int, strong: bool) -> Any:
+    flat = _local_places(state, addresses, size)
+    assert state.local is not None
+    assert state.local_valid is not None
+    words = state.local.reshape(-1).view(WORDS[size]).take(flat // size)
+    valid = state.local_valid.reshape(-1, size).all(axis=1).take(flat // size)
+    poison = None if valid.all() else inactive_filled(~valid, state.mask, state)
+    return inactive_filled(words, state.mask, state), poison
+
+
+def _store_local(
+    state: State, addresses: Bits, values: Bits, poison: Bits | None, size: int
+) -> None:
+    flat = _local_places(state, addresses, size)
+    assert state.local is not None
+    assert state.local_valid is not None
+    state.local.reshape(-1).view(WORDS[size])[flat // size] = values
+    defined = True if poison is None else ~poison[..., None]
+    state.local_valid.reshape(-1, size)[flat // size] = defined
+
+
+def _generic(state: State, addresses: Bits) -> tuple[str, Bits]:
+    """The space of generic addresses, which must be the same in all running lanes."""
+    part = active(addresses, state.mask, state)
+    for space, window in (("local", LOCAL_WINDOW), ("shared", SHARED_WINDOW)):
+        inside = part >= np.uint64(window)
+        if part.size and inside.all():
+            return space, addresses - np.uint64(window)
+        if inside.any():
+            bad = np.broadcast_to(addresses >= np.uint64(window), state.shape)
+            state.fail(OutOfBoundsError, "a generic access to several state spaces at once", bad)
+    return "global", addresses
+
+
+def _load_generic(state: State, addresses: Bits, size: int, strong: bool) -> Any:
+    space, addresses = _generic(state, addresses)
+    return _LOADS[space](state, addresses, size, strong)
+
+
+_LOADS: Mapping[str, Any] = {
+    "global": _load_global,
+    "const": _load_global,
+    "shared": _load_shared,
+    "local": _load_local,
+    "generic": _load_generic,
+}
+
+
+def _st(ins: Instruction, b: Builder) -> Operation:
+    flags = flags_of(ins, b, _FLAGS)
+    name = single_type(ins, b, BITS)
+    space = space_of(flags)
+    size, count = BITS[name] // 8, _vector_width(flags)
+    if space in ("param", "const") or size * count > 16:
+        raise b.unsupported(ins, f"a store of {size * count} bytes to .{space}")
+    elements = b.elements(ins.operands[1])
+    if len(elements) != count:
+        raise b.unsupported(ins, f"{len(elements)} sources for {count} elements")
+    sources = tuple(b.any_source(ins, element, 8 * size) for element in elements)
+    register, offset = b.address(ins, ins.operands[0])
+    kind = UNSIGNED[8 * size]
+    store = _STORES[space]
+
+    def run(state: State) -> None:
+        addresses = effective(state, register, offset)
+        parts = [
+            active(state.full(state.value(source).astype(kind, copy=False)), state.mask, state)
+            for source in sources
+        ]
+        poison = _joint_poison(state, sources)
+        if parts[0].size:
+            store(state, addresses, join_elements(parts, size), poison, size * count)
+
+    return Effect(ins, run, (register, *sources), ())
+
+
+def _joint_poison(state: State, sources: tuple[int, ...]) -> Bits | None:
+    """Which running lanes store something undefined, compressed like the values."""
+    if not state.poison or state.poison.keys().isdisjoint(sources):
+        return None
+    joint = np.zeros((1, 1), np.bool_)
+    for source in sources:
+        joint = joint | state.poison.get(source, False)
+    part = active(state.full(joint), state.mask, state)
+    return part if part.any() else None
+
+
+def _store_global(
+    state: State, addresses: Bits, values: Bits, poison: Bits | None, size: int
+) -> None:
+    if poison is not None:
+        bad = inactive_filled(poison, state.mask, state)
+        state.fail(UndefinedValueError, "an undefined value is stored to global memory", bad)
+    part = active(state.full(addresses.astype(np.uint64, copy=False)), state.mask, state)
+    state.memory.store(state, part, values, state.mask, size)
+
+
+def _store_shared(
+    state: State, addresses: Bits, values: Bits, poison: Bits | None, size: int
+) -> None:
+    flat = state.shared.places(state, state.full(addresses), state.mask, size)
+    state.shared.store(state, flat, values, poison, state.mask, size)
+
+
+def _store_generic(
+    state: State, addresses: Bits, values: Bits, poison: Bits | None, size: int
+) -> None:
+    space, addresses = _generic(state, addresses)
+    _STORES[space](state, addresses, values, poison, size)
+
+
+_STORES: Mapping[str, Any] = {
+    "global": _store_global,
+    "shared": _store_shared,
+    "local": _store_local,
+    "generic": _store_generic,
+}
+
+
+def _nothing(ins: Instruction, b: Builder) -> Operation:
+    """Hints and fences: threads of a chunk see each other's writes at once."""
+    return Effect(ins, lambda state: None)
+
+
+def _createpolicy(ins: Instruction, b: Builder) -> Operation:
+    """A cache policy: an opaque number that only hints read."""
+    target = b.target(ins, ins.operands[0], 64)
+    zero = np.zeros((1, 1), np.uint64)
+    return Effect(ins, lambda state: state.write(target, zero), (), (target,))
+
+
+TABLE: Mapping[str, Decoder] = {
+    "ld": _ld,
+    "ldu": _ld,
+    "st": _st,
+    "prefetch": _nothing,
+    "prefetchu": _nothing,
+    "applypriority": _nothing,
+    "membar": _nothing,
+    "fence": _nothing,
+    "createpolicy": _createpolicy,
+    "griddepcontrol": _nothing,
+    "nanosleep": _nothing,
+}
+

@@ -1,0 +1,334 @@
+"""A kernel decoded for execution: basic blocks of operations, with two analyses.
+
+Definite assignment finds the registers that some path reads before writing them: only those can
+be undefined from the start. Liveness finds where a register is read for the last time, so that
+its array can be freed, and the results that nobody reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from exactness.virtual import ops
+from exactness.virtual.instructions import Entry, Guard, Instruction, Operand, Symbol
+from exactness.virtual.operation import Builder, Operation
+from exactness.virtual.ops.common import BITS, types_of
+
+
+@dataclass(slots=True, eq=False)
+class Terminator:
+    """What ends a basic block.
+
+    Attributes:
+        kind: "next", "branch", "exit", "trap" or "barrier".
+        instruction: None for "next".
+        target: number of the block that a branch goes to.
+        guard: register number and negation.
+        barrier: for barriers, register numbers of its name and thread count (−1: whole block).
+        arrive_only: whether the threads go on without waiting.
+        aligned: whether whole warps must come.
+        reduction: for `bar.red`, operation, target and predicate registers, negation.
+    """
+
+    kind: str
+    instruction: Instruction | None = None
+    target: int = -1
+    guard: tuple[int, bool] | None = None
+    barrier: tuple[int, int] = (-1, -1)
+    arrive_only: bool = False
+    aligned: bool = True
+    reduction: tuple[str, int, int, bool] | None = None
+
+    def sources(self) -> list[int]:
+        """Registers that it reads."""
+        found = [number for number in self.barrier if number >= 0]
+        if self.guard is not None:
+            found.append(self.guard[0])
+        if self.reduction is not None:
+            found.append(self.reduction[2])
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """A basic block.
+
+    Attributes:
+        operations: in order.
+        end: how it is left; the block after it in program order follows where no branch goes.
+        kills: registers dead after the terminator.
+    """
+
+    operations: list[Operation] = field(default_factory=list)
+    end: Terminator = field(default_factory=lambda: Terminator("next"))
+
+    def successors(self, number: int) -> list[int]:
+        """Blocks that may run next."""
+        match self.end.kind:
+            case "branch":
+                after = [] if self.end.guard is None else [number + 1]
+                return [self.end.target, *after]
+            case "exit":
+                return [] if self.end.guard is None else [number + 1]
+            case "trap":
+                return [] if self.end.guard is None else [number + 1]
+        return [number + 1]
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """A decoded kernel.
+
+    Attributes:
+        entry: what it was decoded from.
+        builder: register numbers, literals, specials, symbols and parameters.
+        blocks: basic blocks in program order, an empty one that exits at the end.
+        maybe_undefined: registers that some path reads before they are written.
+        shared_granule: bytes of the smallest shared access.
+        global_granule: bytes of the smallest store or atomic to global memory.
+        partial_barriers: whether some barrier counts threads, or lets them pass.
+    """
+
+    entry: Entry
+    builder: Builder
+    blocks: list[Block]
+    maybe_undefined: frozenset[int] = frozenset()
+    shared_granule: int = 16
+    global_granule: int = 16
+    partial_barriers: bool = False
+
+
+@lru_cache(maxsize=256)
+def decode_entry(entry: Entry) -> Program:
+    """Decode a kernel; entries are compared by identity.
+
+    Raises:
+        UnsupportedInstructionError: an instruction without a bit model.
+    """
+    builder = Builder(entry)
+    starts = _block_starts(entry)
+    numbers = {start: number for number, start in enumerate(starts)}
+    blocks = []
+    for start, stop in zip(starts, [*starts[1:], len(entry.body)], strict=True):
+        blocks.append(_decode_block(entry, builder, numbers, start, stop))
+    blocks.append(Block(end=Terminator("exit")))
+    program = Program(entry, builder, blocks)
+    program.shared_granule, program.global_granule = _granules(entry)
+    program.partial_barriers = any(
+        block.end.kind == "barrier" and (block.end.arrive_only or block.end.barrier[1] >= 0)
+        for block in blocks
+    )
+    program.maybe_undefined = _maybe_undefined(program)
+    _liveness(program)
+    return program
+
+
+_ENDS = frozenset(["bra", "brx", "ret", "exit", "trap", "bar", "barrier", "call"])
+
+
+def _ends_block(ins: Instruction) -> bool:
+    return ins.opcode in _ENDS and "warp" not in ins.modifiers
+
+
+def _block_starts(entry: Entry) -> list[int]:
+    """Indices of instructions that begin a basic block."""
+    starts = {0}
+    used = {o.name for ins in entry.body if ins.opcode == "bra" for o in ins.operands
+            if isinstance(o, Symbol)}  # fmt: skip
+    starts.update(index for label, index in entry.labels.items() if label in used)
+    starts.update(i + 1 for i, ins in enumerate(entry.body) if _ends_block(ins))
+    return sorted(start for start in starts if start < len(entry.body) or start == 0)
+
+
+def _decode_block(
+    entry: Entry, builder: Builder, numbers: dict[int, int], start: int, stop: int
+) -> Block:
+    block = Block()
+    for ins in entry.body[start:stop]:
+        if _ends_block(ins):
+            block.end = _terminator(ins, entry, builder, numbers)
+        else:
+            operation = ops.decode(ins, builder)
+            operation.guard = _guard(builder, ins.guard)
+            block.operations.append(operation)
+    return block
+
+
+def _guard(builder: Builder, guard: Guard | None) -> tuple[int, bool] | None:
+    return None if guard is None else (builder.numbers[guard.register.name], guard.negated)
+
+
+def _terminator(
+    ins: Instruction, entry: Entry, builder: Builder, numbers: dict[int, int]
+) -> Terminator:
+    guard = _guard(builder, ins.guard)
+    match ins.opcode:
+        case "bra":
+            return Terminator("branch", ins, _target(ins, entry, builder, numbers), guard)
+        case "ret" | "exit":
+            return Terminator("exit", ins, guard=guard)
+        case "trap":
+            return Terminator("trap", ins, guard=guard)
+        case "bar" | "barrier":
+            return _barrier(ins, builder, guard)
+    raise builder.unsupported(ins, f"opcode {ins.opcode}")
+
+
+def _target(ins: Instruction, entry: Entry, builder: Builder, numbers: dict[int, int]) -> int:
+    label = ins.operands[0] if ins.operands else None
+    if not isinstance(label, Symbol) or label.name not in entry.labels:
+        raise builder.unsupported(ins, "a branch to no label of the kernel")
+    return numbers.get(entry.labels[label.name], len(numbers))
+
+
+def _barrier(ins: Instruction, builder: Builder, guard: tuple[int, bool] | None) -> Terminator:
+    """bar.{sync,arrive,red} and barrier.…, with or without `.cta`."""
+    words = [word for word in ins.modifiers if word not in ("cta", "aligned")]
+    known = {"sync", "arrive", "red", "popc", "and", "or", "u32", "pred"}
+    if not words or words[0] not in ("sync", "arrive", "red") or not set(words) <= known:
+        raise builder.unsupported(ins, f"modifiers {'.'.join(ins.modifiers)}")
+    operands = list(ins.operands)
+    reduction = _reduction(ins, builder, words[1], operands) if words[0] == "red" else None
+    name = builder.source(ins, operands[0], 32)
+    count = builder.source(ins, operands[1], 32) if len(operands) > 1 else -1
+    return Terminator(
+        "barrier",
+        ins,
+        guard=guard,
+        barrier=(name, count),
+        arrive_only=words[0] == "arrive",
+        aligned=ins.opcode == "bar" or "aligned" in ins.modifiers,
+        reduction=reduction,
+    )
+
+
+def _reduction(
+    ins: Instruction, builder: Builder, operation: str, operands: list[Operand]
+) -> tuple[str, int, int, bool]:
+    """Take destination and predicate out of the operands of `bar.red`."""
+    target = builder.target(ins, operands.pop(0), 32 if operation == "popc" else 1)
+    predicate, negated = builder.predicate(ins, operands.pop())
+    return operation, target, predicate, negated
+
+
+def _granules(entry: Entry) -> tuple[int, int]:
+    """Bytes of the smallest tracked access, shared and global."""
+    shared, outside = 16, 16
+    for ins in entry.body:
+        if ins.opcode not in ("ld", "st", "atom", "red", "cp", "ldmatrix", "stmatrix"):
+            continue
+        types = types_of(ins)
+        size = min(BITS.get(name, 8) // 8 for name in types) if types else 4
+        count = next((int(w[1:]) for w in ins.modifiers if w in ("v2", "v4", "v8")), 1)
+        size *= 1 if ins.opcode in ("atom", "red") else count
+        words = frozenset(ins.modifiers)
+        is_shared = bool(words & {"shared", "shared::cta"})
+        is_generic = not words & {"shared", "shared::cta", "global", "param", "local", "const"}
+        if is_shared or is_generic:
+            shared = min(shared, size)
+        if not is_shared and ins.opcode in ("st", "atom", "red"):
+            outside = min(outside, size)
+    return shared, outside
+
+
+def _bits(numbers: Iterable[int]) -> int:
+    result = 0
+    for number in numbers:
+        result |= 1 << number
+    return result
+
+
+def _given(program: Program) -> int:
+    """Registers filled before the launch."""
+    builder = program.builder
+    return _bits(
+        (*builder.literals, *builder.specials.values(), *builder.symbols.values(), *builder.params)
+    )
+
+
+def _reads(operation: Operation) -> tuple[int, ...]:
+    if operation.guard is None:
+        return operation.sources
+    return (*operation.sources, operation.guard[0])
+
+
+def _maybe_undefined(program: Program) -> frozenset[int]:
+    """Forward analysis: assigned on every path from the entry."""
+    everything = (1 << len(program.builder.widths)) - 1
+    assigned = [everything] * len(program.blocks)
+    assigned[0] = _given(program)
+    written = [_bits(t for op in block.operations if op.guard is None for t in op.targets)
+               for block in program.blocks]  # fmt: skip
+    work = [0]
+    visited: set[int] = set()
+    while work:
+        number = work.pop()
+        visited.add(number)
+        out = assigned[number] | written[number] | _reduction_bits(program.blocks[number])
+        for successor in program.blocks[number].successors(number):
+            if assigned[successor] & ~out or successor not in visited:
+                assigned[successor] &= out
+                work.append(successor)
+    found: set[int] = set()
+    for number, block in enumerate(program.blocks):
+        known = assigned[number]
+        for operation in block.operations:
+            found.update(s for s in _reads(operation) if not known >> s & 1)
+            if operation.guard is None:
+                known |= _bits(operation.targets)
+        found.update(s for s in block.end.sources() if not known >> s & 1)
+    return frozenset(found)
+
+
+def _reduction_bits(block: Block) -> int:
+    reduction = block.end.reduction
+    return 0 if reduction is None or block.end.guard is not None else 1 << reduction[1]
+
+
+def _liveness(program: Program) -> None:
+    """Backward analysis: fill in `kills` and the builder's `unread`."""
+    blocks = program.blocks
+    live_in = [0] * len(blocks)
+    changed = True
+    while changed:
+        changed = False
+        for number in reversed(range(len(blocks))):
+            live = _transfer(blocks[number], _live_out(program, live_in, number))
+            if live != live_in[number]:
+                live_in[number], changed = live, True
+    keep = _given(program)
+    for number, block in enumerate(blocks):
+        live = _live_out(program, live_in, number) | _bits(block.end.sources()) | keep
+        for operation in reversed(block.operations):
+            _mark(program, operation, live)
+            live = _before(operation, live)
+
+
+def _live_out(program: Program, live_in: list[int], number: int) -> int:
+    live = 0
+    for successor in program.blocks[number].successors(number):
+        live |= live_in[successor]
+    return live
+
+
+def _transfer(block: Block, live: int) -> int:
+    live |= _bits(block.end.sources())
+    for operation in reversed(block.operations):
+        live = _before(operation, live)
+    return live
+
+
+def _before(operation: Operation, live: int) -> int:
+    if operation.guard is None:
+        live &= ~_bits(operation.targets)
+    return live | _bits(_reads(operation))
+
+
+def _mark(program: Program, operation: Operation, live: int) -> None:
+    """Registers that die here; results that were dead before they were written."""
+    if operation.targets and not any(live >> target & 1 for target in operation.targets):
+        program.builder.unread.add(id(operation.instruction))
+    touched = dict.fromkeys((*_reads(operation), *operation.targets))
+    operation.kills = tuple(number for number in touched if not live >> number & 1)

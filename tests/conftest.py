@@ -1,0 +1,111 @@
+"""Fixtures that several tests share: small projects with a catalogue of their own."""
+
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch  # noqa: F401 - pytester forgets what a test imports, and torch loads only once
+
+from exactness import golden
+from exactness.bits import Bits, encode
+from exactness.formats import bf16
+
+PYPROJECT = """
+[tool.exactness]
+kernels = "ours"
+references = "chains"
+golden = "recorded"
+"""
+
+KERNEL = '''
+import torch
+from exactness.claim import Claim, Variant
+from exactness.formats import bf16
+from exactness.inputs import rows
+
+def halve(x, scale=0.5, *, wide=False):
+    """A callable on CPU tensors: two roundings, or one when wide."""
+    if wide:
+        return (x.double() * scale + 1.0).to(torch.float32).to(torch.bfloat16)
+    return (x.float() * scale).to(torch.bfloat16) + 1.0
+
+CLAIM = Claim(
+    kernel=halve,
+    reference="halve:halve",
+    golden="halve",
+    runs_on="cpu",
+    inputs=rows(bf16, n=(1, 64), rows=(0, 4), scale=(0.3, 0.5)),
+    parameters={"scale": 0.5},
+    cases=[{"rows": 30, "n": 33}],
+    variants=[Variant(name="wide", reference="halve:halve_wide", env="HALVE_WIDE")],
+    baseline="BASELINE",
+)
+'''
+
+REFERENCE = """
+from exactness.arithmetic import cast, constant, launch
+from exactness.formats import bf16, f32, f64
+
+@launch
+def scaled(x, scale):
+    factor = constant(scale, f32, x)
+    return cast(cast(x, f32) * factor, bf16)
+
+@launch
+def shifted(x):
+    return x + 1.0
+
+def halve(x, scale):
+    product = scaled(x, scale)
+    return shifted(product)
+
+@launch
+def halve_wide(x, scale):
+    exact = cast(x, f64) * scale + 1.0
+    return cast(cast(exact, f32), bf16)
+"""
+
+
+class SmallProject:
+    """A project in a temporary folder, written file by file."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+        return path
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        """Replace text that must be there exactly once."""
+        path = self.root / name
+        text = path.read_text(encoding="utf-8")
+        assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {name}"
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+    def record(self, file: str = "halve.safetensors", **tensors: np.ndarray) -> Path:
+        """A recording of `halve` with scale 0.5; given tensors replace or join it."""
+        x = np.array([[1.0, -2.0, 3.0], [0.0, 5.0, -6.0]], np.float32)
+        case = {"x": x, "product": x * 0.5, "out": x * 0.5 + 1.0, **tensors}
+        path = self.root / "recorded" / file
+        keyed = {
+            f"halve/2x3/{name}": Bits(encode(values, bf16), bf16)
+            for name, values in case.items()
+            if values is not None
+        }
+        golden.write(path, keyed, {"gpu": None, "cpu": "by hand"}, {"halve/2x3": {"scale": 0.5}})
+        return path
+
+
+@pytest.fixture
+def small_project(tmp_path):
+    """One claim, `halve`, on CPU tensors, with one recorded case."""
+    project = SmallProject(tmp_path)
+    project.write("pyproject.toml", PYPROJECT)
+    project.write("ours/halve.py", KERNEL)
+    project.write("chains/halve.py", REFERENCE)
+    project.record()
+    return project
