@@ -56,6 +56,13 @@ def normal(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> np.
     return encode_rounded(rng.standard_normal(shape), fmt)
 
 
+def row_scaled(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> np.ndarray:
+    """Normal values, each row at a magnitude of its own: some meet an epsilon, some dwarf it."""
+    reach = min(16, fmt.max_exponent // 3)
+    scale = np.exp2(rng.uniform(-reach, reach / 2, (*shape[:-1], 1)[: len(shape)]))
+    return encode_rounded(rng.standard_normal(shape) * scale, fmt)
+
+
 def log_spaced(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> np.ndarray:
     """Magnitudes over many binades, so that the order of a sum matters."""
     reach = min(12, fmt.max_exponent // 2)
@@ -136,6 +143,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         family.__name__: family
         for family in (
             normal,
+            row_scaled,
             log_spaced,
             ties,
             cancelling,

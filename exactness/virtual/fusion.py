@@ -15,19 +15,25 @@ from dataclasses import dataclass
 from enum import Enum
 
 from exactness.virtual import ptx, sass
-from exactness.virtual.errors import LaunchError, VirtualHopperError
-from exactness.virtual.freedoms import Freedoms, Kind, Product, Sum, find
+from exactness.virtual.errors import LaunchError
+from exactness.virtual.evidence import FusionError, Lines, check_divisions, choices, compare
+from exactness.virtual.freedoms import Freedoms, find
 from exactness.virtual.ptx import Instruction, Module
-from exactness.virtual.rewriting import division_scale, rewrite
-from exactness.virtual.sass import Arithmetic, Operation
+from exactness.virtual.rewriting import rewrite
+
+__all__ = [
+    "NO_CONTRACTION",
+    "Contraction",
+    "FusionError",
+    "FusionFree",
+    "Proof",
+    "Resolved",
+    "Verdict",
+    "check_fusion_free",
+    "resolve",
+]
 
 NO_CONTRACTION = "--fmad=false"
-
-_Lines = Mapping[int, frozenset[Arithmetic]]
-
-
-class FusionError(VirtualHopperError):
-    """ptxas changed the arithmetic in a way that cannot be taken from its output with certainty."""
 
 
 class Proof(Enum):
@@ -118,7 +124,7 @@ def resolve(
     freedoms = _freedoms(module, kernel)
     actual = sass.assemble(text, options) if cubin is None else cubin
     if freedoms.unproven:
-        _check_divisions(freedoms, _arithmetic(actual), kernel)
+        check_divisions(freedoms, _evidence(text, options, actual))
     if freedoms.nothing_to_decide and _is_explicit(text, options, actual, freedoms):
         return Resolved(text, module, Verdict((), (), Proof.EXPLICIT))
     for fused in ({}, _usual(freedoms)):
@@ -173,8 +179,19 @@ def _is_explicit(text: str, options: Sequence[str], actual: bytes, freedoms: Fre
     )
 
 
-def _arithmetic(cubin: bytes) -> _Lines:
+def _arithmetic(cubin: bytes) -> Lines:
     return sass.arithmetic(sass.disassemble(cubin))
+
+
+def _evidence(text: str, options: Sequence[str], actual: bytes) -> Lines:
+    """The arithmetic of each PTX line; a cubin without line information is assembled again."""
+    lines = _arithmetic(actual)
+    if sass.UNKNOWN_LINE not in lines:
+        return lines
+    again = sass.assemble(text, options)
+    if sass.code(again) != sass.code(actual):
+        raise FusionError("the cubin has no line information, and its PTX assembles to other code")
+    return _arithmetic(again)
 
 
 def _usual(freedoms: Freedoms) -> dict[Instruction, int]:
@@ -194,13 +211,13 @@ def _usual(freedoms: Freedoms) -> dict[Instruction, int]:
 
 def _contracted(text: str, freedoms: Freedoms, options: Sequence[str], actual: bytes) -> Resolved:
     """Take the contractions from the machine code, and check that they explain all of it."""
-    lines = _arithmetic(actual)
-    fused = _choices(freedoms, lines)
+    lines = _evidence(text, options, actual)
+    fused = choices(freedoms, lines)
     decided = rewrite(text, freedoms, fused)
     assembled = sass.assemble(decided, options)
     proof = Proof.SAME_CODE
     if sass.code(assembled) != sass.code(actual):
-        _compare(freedoms, lines, _arithmetic(assembled))
+        compare(freedoms, lines, _arithmetic(assembled))
         proof = Proof.SAME_ARITHMETIC
     return _resolved(decided, freedoms, fused, proof)
 
@@ -215,104 +232,3 @@ def _resolved(
     )
     verdict = Verdict(pairs, (*freedoms.divisions, *freedoms.functions), proof)
     return Resolved(text, ptx.parse(text), verdict)
-
-
-def _choices(freedoms: Freedoms, lines: _Lines) -> dict[Instruction, int]:
-    """Which operand each sum absorbed, where its PTX line holds a fused instruction."""
-    sums = {total.instruction: total for total in freedoms.sums}
-    chosen = {}
-    for instruction in freedoms.unrounded:
-        if instruction.opcode == "mul":
-            continue
-        operations = {found.operation for found in lines.get(instruction.line, frozenset())}
-        if Operation.FUSED not in operations:
-            continue
-        total = sums.get(instruction)
-        if total is None:
-            raise _refusal(
-                "it is contracted with a product that was not found", freedoms, instruction
-            )
-        if Operation.ADD in operations:
-            raise _refusal("it is contracted in some copies and not in others", freedoms, total)
-        merged = [
-            position
-            for position, product in total.products.items()
-            if not _stands_alone(product, freedoms, lines)
-        ]
-        if len(merged) != 1:
-            raise _refusal("which of its operands is contracted is not certain", freedoms, total)
-        chosen[instruction] = merged[0]
-    return chosen
-
-
-def _stands_alone(product: Product, freedoms: Freedoms, lines: _Lines) -> bool:
-    """Whether the machine code still rounds this product."""
-    found = lines.get(product.instruction.line, frozenset())
-    multiplications = [a for a in found if a.operation is Operation.MULTIPLY]
-    if product.kind is Kind.DIVIDE:
-        return any(not a.immediates for a in multiplications)
-    if product.kind is Kind.DIVIDE_CONSTANT:
-        divisor = freedoms.divisions[product.instruction]
-        scaled = division_scale(product.instruction, divisor) != 1
-        return len(multiplications) > int(scaled)
-    return bool(multiplications)
-
-
-def _check_divisions(freedoms: Freedoms, lines: _Lines, kernel: str) -> None:
-    """A divisor that is constant after unrolling is folded, unseen in the PTX."""
-    for instruction in freedoms.unproven:
-        found = lines.get(instruction.line, frozenset())
-        scales = {("0.25",), ("16777216",), ()}
-        inverted = any(a.operation is Operation.FUNCTION for a in found)
-        folded = any(
-            a.operation is Operation.MULTIPLY and a.immediates not in scales for a in found
-        )
-        if found and (folded or not inverted):
-            raise _refusal("its divisor is a constant after unrolling", freedoms, instruction)
-
-
-def _compare(freedoms: Freedoms, actual: _Lines, resolved: _Lines) -> None:
-    """Refuse unless both have the same arithmetic wherever there was something to decide."""
-    # x / ±1 is exact, whether ptxas keeps the multiplication or not.
-    divisions = (i for i, divisor in freedoms.divisions.items() if abs(divisor) != 1)
-    open_places = (*freedoms.unrounded, *divisions, *freedoms.functions)
-    merged = (p.instruction for total in freedoms.sums for p in total.products.values())
-    for instruction in sorted({*open_places, *merged}, key=lambda i: i.line):
-        line = instruction.line
-        if _needed(actual, line) != _needed(resolved, line):
-            raise _refusal(
-                f"the machine code has {_words(actual, line)} where {_words(resolved, line)} was"
-                " expected",
-                freedoms,
-                instruction,
-            )
-
-
-def _needed(lines: _Lines, line: int) -> frozenset[Arithmetic]:
-    """The arithmetic of a line without what ptxas may leave out and keep every bit.
-
-    That is x·1, and (x·0)·0, which is x·0; it does so once it knows that a masked load gave 0.
-    """
-    found = lines.get(line, frozenset())
-    redundant = (("0",), ("1",))
-    return frozenset(
-        a for a in found if a.operation is not Operation.MULTIPLY or a.immediates not in redundant
-    )
-
-
-def _words(lines: _Lines, line: int) -> str:
-    found = lines.get(line, frozenset())
-    names = sorted(" ".join((a.operation.value, a.flavour, *a.immediates)) for a in found)
-    return " and ".join(names) if names else "nothing"
-
-
-def _refusal(what: str, freedoms: Freedoms, place: Instruction | Sum) -> FusionError:
-    """The error, with the pair and its source lines."""
-    instruction = place.instruction if isinstance(place, Sum) else place
-    lines = [f"what ptxas made of this instruction cannot be resolved: {what}"]
-    if isinstance(place, Sum):
-        for product in place.products.values():
-            source = product.instruction.location
-            lines.append(f"  product: {product.instruction.text}  ({source or 'no source line'})")
-    lines.append("  Launch the kernel with enable_fp_fusion=False, or write the fma out.")
-    return FusionError("\n".join(lines), kernel=freedoms.entry.name, instruction=instruction)

@@ -135,6 +135,11 @@ class Launcher:
         entry = resolved.module.entries[function.name]
         memory = ArgumentMemory()
         arguments = [*flatten(self.signature, args), *self._scratch(grid, memory)]
+        descriptors = [a.name for a in arguments if a.type.startswith("tensordesc")]
+        if descriptors:
+            raise UnsupportedInstructionError(
+                f"argument {descriptors[0]} is a tensor descriptor (TMA), which has no model"
+            )
         if len(arguments) < len(entry.params):
             raise LaunchError(
                 f"kernel {entry.name} declares {len(entry.params)} parameters,"

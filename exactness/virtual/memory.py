@@ -256,6 +256,7 @@ class GlobalMemory:
 
         Raises:
             WriteConflictError: two threads write different values to one address.
+            OrderDependenceError: an atomic of this launch wrote there.
         """
         region = self.region_of(state, addresses, mask, size)
         if region is not None:
@@ -292,13 +293,24 @@ class GlobalMemory:
         self, state: State, region: Region, addresses: Bits, mask: Mask, size: int,
         inside: Bits | None,
     ) -> Bits:  # fmt: skip
-        """Which addresses another thread wrote with no barrier between; claims all of them."""
+        """Which addresses another thread wrote with no barrier between; claims all of them.
+
+        Raises:
+            OrderDependenceError: an atomic of this launch wrote there.
+        """
         if region.owners is None:
             region.owners = np.zeros(-(-region.data.size // self.granule), np.int64)
         me = part_of(writer_ids(state), addresses.shape, mask, state, inside)
         clash = np.zeros(addresses.shape, np.bool_)
         for granule in self.granules(region, addresses, size):
             owner = region.owners.take(granule)
+            if (owner == ATOMIC_OWNER).any():
+                state.fail(
+                    OrderDependenceError,
+                    f"a store to {'/'.join(region.names)} overwrites what an atomic of this "
+                    "launch wrote",
+                    spread(place(owner == ATOMIC_OWNER, inside), mask, state),
+                )
             # The same block may overwrite after a barrier: the epoch below the block differs.
             clash |= (owner != 0) & (owner != me) & (
                 ((owner >> 32) != (me >> 32)) | ((owner >> 10) == (me >> 10))

@@ -30,6 +30,9 @@ from exactness.virtual.errors import VirtualHopperError
 
 ARCHITECTURE = "sm_90a"
 
+UNKNOWN_LINE = 0
+"""Stands for instructions without line information."""
+
 
 class ToolError(VirtualHopperError, RuntimeError):
     """One of NVIDIA's tools is missing, or refused its input."""
@@ -124,10 +127,11 @@ def arithmetic(listing: str) -> Mapping[int, frozenset[Arithmetic]]:
         listing: what `disassemble` returned.
 
     Returns:
-        PTX line, from 1, to the instructions that implement it; lines without any are absent.
+        PTX line, from 1, to the instructions that implement it; lines without any are absent,
+        and `UNKNOWN_LINE` has those whose line is not known.
     """
     lines: dict[int, set[Arithmetic]] = {}
-    current = 0
+    current = UNKNOWN_LINE
     for row in listing.splitlines():
         if (match := _LINE.search(row)) is not None:
             current = int(match[1])

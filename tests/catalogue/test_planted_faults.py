@@ -1,0 +1,114 @@
+"""Each kind of fault, planted into the qnorm kernel, turns the checks red and is named."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from exactness.checks import Status
+from exactness.project import Project
+from exactness.report.schema import Report, outcome_record
+from exactness.report.terminal import failures
+from exactness.session import Session
+
+ROOT = Path(__file__).parents[2]
+
+ONE_ULP = (
+    "    return out\n\n\nCLAIM",
+    "    out.view(torch.int16)[-1, -1] ^= 1\n    return out\n\n\nCLAIM",
+)
+SEQUENTIAL = ("slots = triton.next_power_of_2(min(1024, n_cols))", "slots = 1")
+WIDE = ("F32_ACC=f32_acc,", "F32_ACC=True,")
+WIDE_MEAN = ("        bf16_constant(1.0 / n_cols),", "        1.0 / n_cols,")
+WIDE_EPS = ("        bf16_constant(eps),", "        eps,")
+DROPPED_TAIL = (
+    "mask=col < n_cols, other=0.0)\n        x = x.to",
+    "mask=col < n_cols - 1, other=0.0)\n        x = x.to",
+)
+ZERO_SIGN = (
+    "(x.to(tl.float32) * inv).to(tl.bfloat16)",
+    "(x.to(tl.float32) * inv + 0.0).to(tl.bfloat16)",
+)
+UNROUNDED_SQUARE = ("acc + _round_bf16(x * x)", "acc + x * x")
+UNWRITTEN = (
+    "(x.to(tl.float32) * inv).to(tl.bfloat16), mask=col < n_cols)",
+    "(x.to(tl.float32) * inv).to(tl.bfloat16), mask=col < n_cols - 1)",
+)
+CHANGED_INPUT = ("    return out\n\n\nCLAIM", "    x[0, 0] = 1.0\n    return out\n\n\nCLAIM")
+
+
+def planted(tmp_path, fault):
+    """A copy of the catalogue with one text of the kernel replaced."""
+    for name in ("kernels", "references"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    (tmp_path / "pyproject.toml").write_text("[tool.exactness]\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")
+    kernel = tmp_path / "kernels" / "qnorm.py"
+    text = kernel.read_text()
+    assert text.count(fault[0]) == 1
+    kernel.write_text(text.replace(*fault))
+    return Session.open(Project.find(tmp_path), examples=40)
+
+
+def failed(session, ids=("golden", "rows=", "property")):
+    """Reports of the failed checks of qnorm."""
+    (entry,) = session.context.catalogue.select(("qnorm",))
+    checks = [check for check in session.checks(entry) if check.id.startswith(ids)]
+    records = [outcome_record(check.run(session.context)) for check in checks]
+    report = Report({}, "", records)
+    return "\n".join(failures(report)), [r for r in records if r["status"] != Status.PASSED.value]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [SEQUENTIAL, WIDE, WIDE_MEAN, WIDE_EPS, DROPPED_TAIL, ZERO_SIGN, UNROUNDED_SQUARE, UNWRITTEN],
+    ids=[
+        "sequential",
+        "f32_accumulator",
+        "f32_mean_constant",
+        "f32_eps_constant",
+        "dropped_tail",
+        "zero_sign",
+        "unrounded_square",
+        "unwritten_tail",
+    ],
+)
+def test_semantic_fault_is_found(tmp_path, fault):
+    text, records = failed(planted(tmp_path, fault))
+    assert records
+    assert "kernel = reference, out" in text or "kernel = golden, out" in text
+    assert "first     [" in text
+    assert "reproduce: exactness verify qnorm" in text
+
+
+def test_one_ulp_in_one_element_is_found_at_its_place(tmp_path):
+    text, records = failed(planted(tmp_path, ONE_ULP), ids=("golden-7x96_rn",))
+    (mismatch,) = records[0]["mismatches"]
+    assert mismatch["edge"] == "kernel = golden"
+    assert mismatch["diff"]["mismatches"] == 1
+    assert mismatch["diff"]["first"]["index"] == [6, 95]
+    assert "1 of 672 elements differ, largest 1 ulp, first at [6, 95]" in text
+
+
+def test_sign_of_zero_is_named(tmp_path):
+    text, _ = failed(planted(tmp_path, ZERO_SIGN), ids=("golden-6x96_specials", "property"))
+    assert "sign of zero" in text
+
+
+def test_unwritten_element_shows_the_poison(tmp_path):
+    text, records = failed(planted(tmp_path, UNWRITTEN), ids=("rows=7-n=96",))
+    assert records[0]["max_ulps"] == "inf"
+    assert "NaN against a number" in text
+
+
+def test_modified_input_is_found(tmp_path):
+    text, _ = failed(planted(tmp_path, CHANGED_INPUT), ids=("rows=7-n=96",))
+    assert "input after = input before, x" in text
+
+
+def test_unharmed_kernel_passes(tmp_path):
+    _, records = failed(
+        planted(tmp_path, ("LOG_SLOTS=slots", "LOG_SLOTS=slots")), ids=("golden-7x96_rn",)
+    )
+    assert not records
