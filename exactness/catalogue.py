@@ -97,6 +97,21 @@ class Catalogue:
             raise UsageError(f"claim {unknown[0]!r} is unknown; known are {', '.join(known)}")
         return [known[name] for name in names] if names else self.entries
 
+    def source_hash(self, entry: Entry) -> str:
+        """SHA-256 over the claim's kernel file, its references and the code they share.
+
+        Shared code is every file of both folders whose name begins with `_`.
+        """
+        addresses = [entry.claim.reference, *(v.reference for v in entry.claim.variants)]
+        named = {address.partition(":")[0] for address in addresses}
+        folders = (self.project.kernels, self.project.references)
+        shared = [file for folder in folders for file in sorted(folder.glob("_*.py"))]
+        own = [self.project.references / f"{name}.py" for name in sorted(named)]
+        digest = hashlib.sha256()
+        for file in (entry.file, *own, *shared):
+            digest.update(file.name.encode() + b"\0" + file.read_bytes())
+        return digest.hexdigest()
+
     def reference(self, address: str) -> Callable[..., Any]:
         """The reference at "file:function" below the folder of references.
 

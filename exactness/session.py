@@ -85,10 +85,18 @@ class Session:
 
     def report(self, outcomes: Iterable[dict[str, Any]], deselected: int = 0) -> Report:
         """A report of finished checks."""
+        outcomes = list(outcomes)
+        checked = {outcome["claim"] for outcome in outcomes}
+        catalogue = self.context.catalogue
         return Report(
             environment.collect(self.project.root).to_dict(),
             self.context.machine.name,
-            list(outcomes),
+            outcomes,
+            sources={
+                entry.claim.name: catalogue.source_hash(entry)
+                for entry in catalogue.entries
+                if entry.claim.name in checked
+            },
             variants_on=self.variants_on(),
             unclaimed=self.unclaimed(),
             deselected=deselected,

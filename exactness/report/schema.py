@@ -75,6 +75,7 @@ class Report:
         machine: what ran the kernels.
         outcomes: one a check, as plain data.
         variants_on: opt-in variants that the environment switches on.
+        sources: claim to the SHA-256 of its kernel and reference files.
         unclaimed: prefixes of recordings that no claim of the catalogue names.
         deselected: checks that were left out on request.
     """
@@ -83,6 +84,7 @@ class Report:
     machine: str
     outcomes: Sequence[Mapping[str, Any]]
     variants_on: Sequence[str] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
     unclaimed: Mapping[str, int] = field(default_factory=dict)
     deselected: int = 0
 
@@ -130,6 +132,7 @@ class Report:
             "environment": dict(self.environment),
             "machine": self.machine,
             "variants_on": list(self.variants_on),
+            "sources": dict(self.sources),
             "totals": self.totals,
             "recordings_without_claim": dict(self.unclaimed),
             "checks": [dict(outcome) for outcome in self.outcomes],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .code import source_digest
 from .draws import FLOATS, Draw, constant, itemsize, to_bits, to_tensor
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ class Program:
             digest.update(f"{key}:{self.dtype(key)}:{bits.shape};".encode())
             digest.update(np.ascontiguousarray(bits).tobytes())
         return digest.hexdigest()
+
+    def source(self) -> str:
+        """Return the SHA-256 of the code that runs: the launch and all jitted functions."""
+        return source_digest(self.launch)
 
     def run(self, device: str) -> dict[str, torch.Tensor]:
         """Launch on ``device`` ("cpu" or "cuda") and return the outputs.

@@ -41,11 +41,13 @@ class Recording:
     Attributes:
         environment: GPU, driver, torch, Triton, Python and date.
         digests: program name -> SHA-256 of its tensors before the launch.
+        sources: program name -> SHA-256 of the code that ran.
         outputs: program name -> output name -> patterns.
     """
 
     environment: Mapping[str, str]
     digests: Mapping[str, str]
+    sources: Mapping[str, str]
     outputs: Mapping[str, Mapping[str, Bits]]
 
 
@@ -79,7 +81,12 @@ def write(path: Path, outcomes: Sequence[Outcome], programs: Mapping[str, Progra
         for key, bits in outcome.outputs.items()
     }
     digests = {outcome.name: outcome.digest for outcome in good}
-    metadata = {"environment": dict(environment), "inputs_sha256": digests}
+    sources = {name: programs[name].source() for name in digests}
+    metadata = {
+        "environment": dict(environment),
+        "inputs_sha256": digests,
+        "source_sha256": sources,
+    }
     temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
     save_file(tensors, temporary, {METADATA_KEY: json.dumps(metadata, sort_keys=True)})
     temporary.replace(path)
@@ -101,7 +108,12 @@ def read(path: Path) -> Recording:
         for key in file.keys():
             program, output = key.rsplit("/", 1)
             outputs.setdefault(program, {})[output] = to_bits(file.get_tensor(key))
-    return Recording(metadata["environment"], metadata["inputs_sha256"], outputs)
+    return Recording(
+        environment=metadata["environment"],
+        digests=metadata["inputs_sha256"],
+        sources=metadata["source_sha256"],
+        outputs=outputs,
+    )
 
 
 def environment(device: str) -> dict[str, str]:

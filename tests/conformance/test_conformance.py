@@ -59,6 +59,7 @@ def test_virtual_hopper_gives_the_recorded_bits(name: str, recorded: Any) -> Non
     if program.removed_in and recording.triton_version() >= program.removed_in:
         pytest.skip(f"Triton {program.removed_in} no longer compiles {name}")
     assert recorded.digests[name] == program.digest(), f"{name}: inputs are not those recorded"
+    assert recorded.sources[name] == program.source(), f"{name}: changed since it was recorded"
     outcome = recording.execute(program, "virtual")
     assert not outcome.error, outcome.error
     expected = recorded.outputs[name]

@@ -1,5 +1,10 @@
+"""Blocks must not show in a result, whatever the operands' shapes and layouts."""
+
+from __future__ import annotations
+
 import numpy as np
 import pytest
+import torch
 
 from exactness.blocks import BLOCK, in_blocks
 
@@ -23,6 +28,43 @@ def test_operands_broadcast_and_may_be_strided():
     b = np.arange(2, dtype=np.float32)
     assert np.array_equal(difference(a, b), a - b)
     assert np.array_equal(difference(a[::2], b), a[::2] - b)
+
+
+@pytest.mark.parametrize("one", [np.float32(0.5), np.full((1, 1, 1), 0.5, np.float32)])
+def test_a_single_element_goes_to_every_block(one):
+    a = np.arange(2 * BLOCK, dtype=np.float32).reshape(2, BLOCK)
+    shape = np.broadcast_shapes(a.shape, one.shape)
+    assert np.array_equal(difference(a, one), (a - one).reshape(shape))
+    assert np.array_equal(difference(one, a), (one - a).reshape(shape))
+    assert difference(a, one).shape == shape
+
+
+def test_small_operands_may_span_a_large_result():
+    column, row = np.arange(3, dtype=np.float32)[:, None], np.arange(BLOCK, dtype=np.float32)
+    assert np.array_equal(difference(column, row), column - row)
+
+
+def test_the_dtype_is_the_functions():
+    @in_blocks
+    def positive(x):
+        return x > 0
+
+    x = np.arange(-BLOCK, BLOCK, dtype=np.float64)
+    assert positive(x).dtype == bool
+    assert np.array_equal(positive(x), x > 0)
+    assert difference(x, x).dtype == np.float64
+
+
+def test_tensors_go_through_whole():
+    seen = []
+
+    @in_blocks
+    def halved(x):
+        seen.append(tuple(x.shape))
+        return x * 0.5
+
+    assert halved(torch.ones(2, BLOCK)).shape == (2, BLOCK)
+    assert seen == [(2, BLOCK)]
 
 
 def test_the_signature_stays():

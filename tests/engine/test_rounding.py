@@ -38,12 +38,13 @@ def by_definition(value: Fraction, fmt: Format, mode: Rounding) -> float:
         Rounding.DOWN: math.floor(units),
         Rounding.TO_ODD: math.floor(units) if math.floor(units) % 2 else math.ceil(units),
     }[mode]
+    sign = -1.0 if value < 0 else 1.0
     if abs(whole * unit) <= Fraction(fmt.largest):
-        return math.copysign(float(whole * unit), value)
+        return math.copysign(float(whole * unit), sign)
     stays = (value < 0 and mode is Rounding.UP) or (value > 0 and mode is Rounding.DOWN)
     if stays or mode in (Rounding.TOWARD_ZERO, Rounding.TO_ODD):
-        return math.copysign(fmt.largest, value)
-    return math.copysign(math.inf, value) if fmt.infinities else math.nan
+        return math.copysign(fmt.largest, sign)
+    return math.copysign(math.inf, sign) if fmt.infinities else math.nan
 
 
 @st.composite
@@ -55,7 +56,7 @@ def values_near(draw: st.DrawFn, carrier: str, fmt: Format) -> float:
         return dtype(pattern.view(dtype)[0])
     pattern = draw(st.integers(0, (1 << (fmt.bits - 1)) - 2)) >> fmt.padding << fmt.padding
     pair = np.array([pattern, pattern + (1 << fmt.padding)], bits.unsigned(fmt))
-    low, high = bits.decode(pair, fmt).astype(np.float64)
+    low, high = map(float, bits.decode(pair, fmt))
     part = draw(st.sampled_from([0.0, 0.25, 0.5, 0.75]))
     value = dtype(low + (high - low) * part) if np.isfinite(high - low) else dtype(fmt.largest)
     for _ in range(draw(st.integers(0, 2))):

@@ -81,9 +81,11 @@ def _predicated(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, y, mask=offsets < n)
 
 
-def _one(name: str, asm: str, source: str, target: str, constraints: str) -> Program:
+def _one(
+    name: str, asm: str, source: str, target: str, constraints: str, refused: str = ""
+) -> Program:
     x = patterns((N,), source)
-    return elementwise(f"ptx_{name}", _unary, {"x": x}, {"out": target},
+    return elementwise(f"ptx_{name}", _unary, {"x": x}, {"out": target}, refused=refused,
                        ASM=asm, CONSTRAINTS=constraints)  # fmt: skip
 
 
@@ -92,7 +94,7 @@ def _three(
 ) -> Program:
     x = moderate((N,), dtype, -3, 3) if tame else patterns((N,), dtype)
     inputs = {"x": x, "y": x, "z": x}
-    return elementwise(f"ptx_{name}", _ternary, inputs, {"out": dtype},
+    return elementwise(f"ptx_{name}", _ternary, inputs, {"out": dtype}, refused=refused,
                        ASM=asm, CONSTRAINTS=constraints)  # fmt: skip
 
 
