@@ -116,6 +116,7 @@ class Claim:
             return
         named = [*self.inputs.tensors, *self.inputs.parameters, *self.parameters, *self.mutates]
         named += [variant.name for variant in self.variants]
+        named += re.compile(self.case_pattern).groupindex
         unknown = [name for name in named if name not in accepted]
         if unknown:
             raise ValueError(

@@ -133,7 +133,7 @@ CLAIM = Claim(
     kernel=qnorm,
     reference="qnorm:qnorm",
     golden="qnorm",
-    inputs=rows(bf16, n=(1, 8192), eps=(1e-6, 0.0, 1e-5, 1.0)),
+    inputs=rows(bf16, n=(1, 8192), eps=(1e-6, 0.0, 1e-5, 1.0, 2**-8 + 2**-16 + 2**-48)),
     cases=[
         {"rows": 64, "n": 512},
         {"rows": 7, "n": 96},

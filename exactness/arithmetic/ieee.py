@@ -75,10 +75,11 @@ class IEEE(Arithmetic):
             NotImplementedError: this arithmetic has no such operation.
         """
         method = getattr(self, f"_{operation.name}", None)
+        unrounded = None
         with np.errstate(all="ignore"):
             if operation.name in _ELEMENTWISE:
-                payload = _ELEMENTWISE[operation.name](*_wide_enough(operation))
-                payload = self.round(payload, operation.format)
+                unrounded = _ELEMENTWISE[operation.name](*_wide_enough(operation))
+                payload = self.round(unrounded, operation.format)
             elif operation.name in _EXACT:
                 payload = _EXACT[operation.name](*operation.payloads)
             elif method is not None:
@@ -87,7 +88,9 @@ class IEEE(Arithmetic):
                 raise NotImplementedError(
                     f"arithmetic {self.name!r} has no operation {operation.name!r}"
                 )
-        return Value(self, payload, operation.format)
+        if operation.name == "cast":
+            unrounded = operation.payloads[0]
+        return Value(self, payload, operation.format, unrounded)
 
     def round(self, payload: Array, fmt: Format, mode: Rounding = RNE) -> Array:
         """One rounding to `fmt`, in the format's carrier."""

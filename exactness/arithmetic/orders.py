@@ -295,6 +295,30 @@ def _pad_tail(order: Order, n: int, name: str) -> Order:
     return Order(name, n, levels, renamed[order.results])
 
 
+def without_last(order: Order) -> Order:
+    """The order with the last element left out: the identity stands in its place."""
+    if order.n == 0:
+        return order
+    return _renamed(order, {order.n - 1: order.n}, f"{order.name}, last element dropped")
+
+
+def with_last_twice(order: Order) -> Order:
+    """The order, and then the last element once more."""
+    if order.n == 0:
+        return order
+    again = (np.array([order.results[0]]), np.array([order.n - 1]))
+    name = f"{order.name}, last element doubled"
+    return Order(name, order.n, (*order.levels, again), np.array([order.nodes]))
+
+
+def _renamed(order: Order, names: dict[int, int], name: str) -> Order:
+    ids = np.arange(order.nodes)
+    for old, new in names.items():
+        ids[old] = new
+    levels = tuple((ids[left], ids[right]) for left, right in order.levels)
+    return Order(name, order.n, levels, ids[order.results])
+
+
 def from_nested(tree: object, n: int, name: str = "given") -> Order:
     """An order from nested pairs of element ids, as `((0, 2), (1, 3))`.
 

@@ -30,11 +30,16 @@ _Span: TypeAlias = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a reference: function, source position and the variable being assigned."""
+    """A place in a reference: function, source position and the variable being assigned.
+
+    The end tells `a + b` from `(a + b) + c`, which begin at the same column.
+    """
 
     function: str
     line: int
     column: int
+    end_line: int
+    end_column: int
     target: str | None
 
 
@@ -116,7 +121,7 @@ def _is_launch(frame: FrameType) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _position(code: CodeType, last_instruction: int) -> Position:
     span = _span(code, last_instruction)
-    return Position(code.co_name, span[0], span[1], _target(code, span))
+    return Position(code.co_name, *span, _target(code, span))
 
 
 def _span(code: CodeType, last_instruction: int) -> _Span:

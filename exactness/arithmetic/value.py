@@ -9,7 +9,7 @@ from exactness.arrays import Array
 from exactness.formats import Format
 
 if TYPE_CHECKING:
-    from exactness.arithmetic.base import Arithmetic
+    from exactness.arithmetic.base import Arithmetic, Operation
 
 
 class Value:
@@ -19,15 +19,27 @@ class Value:
     a rounding can be left out. `+ − × ÷` and comparisons take values of the same format or
     Python numbers, which become host constants: f64 to the format in one rounding. Comparisons
     give plain boolean arrays. Indexing, reshape and broadcast are plain.
+
+    `unrounded` is the payload before the last rounding, where one was made: what a kernel would
+    store if it left out its final cast. `origin` is the operation that made the value, where the
+    arithmetic keeps it (mutants look for products that could be contracted).
     """
 
     __array_ufunc__ = None  # NumPy must not take `array * value` apart.
-    __slots__ = ("arithmetic", "format", "payload")
+    __slots__ = ("arithmetic", "format", "origin", "payload", "unrounded")
 
-    def __init__(self, arithmetic: Arithmetic, payload: Array, fmt: Format) -> None:
+    def __init__(
+        self,
+        arithmetic: Arithmetic,
+        payload: Array,
+        fmt: Format,
+        unrounded: Array | None = None,
+    ) -> None:
         self.arithmetic = arithmetic
         self.payload = payload
         self.format = fmt
+        self.unrounded = unrounded
+        self.origin: Operation | None = None
 
     def __repr__(self) -> str:
         """Format, shape and payload."""

@@ -23,8 +23,8 @@ import numpy as np
 
 from exactness import arrays
 from exactness.arrays import Array
-from exactness.hopper import tables
 from exactness.blocks import in_blocks
+from exactness.hopper import tables
 
 _SIGN = -0x80000000
 _MAGNITUDE = 0x7FFFFFFF

@@ -58,9 +58,28 @@ def normal(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> np.
 
 def row_scaled(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> np.ndarray:
     """Normal values, each row at a magnitude of its own: some meet an epsilon, some dwarf it."""
-    reach = min(16, fmt.max_exponent // 3)
-    scale = np.exp2(rng.uniform(-reach, reach / 2, (*shape[:-1], 1)[: len(shape)]))
-    return encode_rounded(rng.standard_normal(shape) * scale, fmt)
+    reach = min(16.0, fmt.max_exponent / 3)
+    return _scaled_rows(rng, fmt, shape, -reach, reach / 2)
+
+
+def underflowing(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> np.ndarray:
+    """Normal values, each row at a magnitude whose square is near the smallest normal number."""
+    middle = fmt.min_exponent / 2
+    return _scaled_rows(rng, fmt, shape, middle - fmt.fraction_bits / 2 - 2, middle + 2)
+
+
+def overflowing(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> np.ndarray:
+    """Normal values, each row at a magnitude whose square is near the largest number."""
+    middle = fmt.max_exponent / 2
+    return _scaled_rows(rng, fmt, shape, middle - 8, middle + 1)
+
+
+def _scaled_rows(
+    rng: np.random.Generator, fmt: Format, shape: tuple[int, ...], low: float, high: float
+) -> np.ndarray:
+    rows = (*shape[:-1], 1)[: len(shape)]
+    exponents = rng.uniform(low, high, rows)
+    return encode_rounded(rng.standard_normal(shape) * np.exp2(exponents), fmt)
 
 
 def log_spaced(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> np.ndarray:
@@ -144,6 +163,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         for family in (
             normal,
             row_scaled,
+            underflowing,
+            overflowing,
             log_spaced,
             ties,
             cancelling,

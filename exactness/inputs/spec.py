@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from exactness.formats import Format
+from exactness.inputs import dims as dimensions
+from exactness.inputs.dims import Dim
 from exactness.inputs.draws import Example, Layout, TensorDraw
 from exactness.inputs.patterns import FAMILIES, seed_of, special_patterns
 
@@ -32,13 +34,13 @@ class Tensor:
     """A tensor argument.
 
     Attributes:
-        format: its format.
-        dims: its dimensions, as names of sizes or fixed numbers.
+        format: its format, or the name of one of the formats of its `Inputs`.
+        dims: its dimensions: fixed numbers, names of sizes, or expressions as "2*n".
         families: the families of patterns it may be filled with; all if empty.
     """
 
-    format: Format
-    dims: tuple[str | int, ...]
+    format: Format | str
+    dims: tuple[Dim, ...]
     families: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -49,7 +51,12 @@ class Tensor:
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape for given sizes."""
-        return tuple(dim if isinstance(dim, int) else sizes[dim] for dim in self.dims)
+        return tuple(dimensions.value(dim, sizes) for dim in self.dims)
+
+    @property
+    def sizes(self) -> frozenset[str]:
+        """The names of the sizes its shape depends on."""
+        return frozenset().union(*map(dimensions.names, self.dims))
 
 
 @dataclass(frozen=True)
@@ -60,11 +67,14 @@ class Inputs:
         sizes: name to (smallest, largest), inclusive.
         tensors: argument name to tensor.
         parameters: argument name to the values it may take; the first is the default.
+        formats: name to the formats that tensors of this format have, all at once; the first is
+            the default.
     """
 
     sizes: Mapping[str, tuple[int, int]]
     tensors: Mapping[str, Tensor]
     parameters: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    formats: Mapping[str, tuple[Format, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse empty ranges, dimensions without a size and parameters without a value."""
@@ -72,10 +82,12 @@ class Inputs:
             if not 0 <= low <= high:
                 raise ValueError(f"sizes: {name}=({low}, {high}) is not a range from 0 up")
         for name, tensor in self.tensors.items():
-            unknown = [d for d in tensor.dims if isinstance(d, str) and d not in self.sizes]
+            unknown = sorted(tensor.sizes - set(self.sizes))
             if unknown:
                 raise ValueError(f"tensors: {name} has dimension {unknown[0]!r} without a size")
-        for name, values in self.parameters.items():
+            if isinstance(tensor.format, str) and tensor.format not in self.formats:
+                raise ValueError(f"tensors: {name} has format {tensor.format!r}, none of `formats`")
+        for name, values in (*self.parameters.items(), *self.formats.items()):
             if not values:
                 raise ValueError(f"parameters: {name} has no value; the first is the default")
 
@@ -84,39 +96,59 @@ class Inputs:
         return {name: values[0] for name, values in self.parameters.items()}
 
     def example(self, label: str, *, family: str = "normal", **given: Any) -> Example:
-        """A seeded example of given sizes and parameters.
+        """A seeded example of given sizes, parameters and formats.
 
         Args:
             label: seeds the tensors.
             family: the family that fills them.
-            **given: every size, and parameters that differ from their default.
+            **given: every size; parameters, and formats by name, that differ from their default.
 
         Raises:
             ValueError: a size is missing or a name is unknown.
         """
         missing = [name for name in self.sizes if name not in given]
-        unknown = [n for n in given if n not in self.sizes and n not in self.parameters]
-        if missing or unknown:
-            known = ", ".join([*self.sizes, *self.parameters])
+        accepted = [*self.sizes, *self.parameters, *self.formats]
+        if missing or not set(given) <= set(accepted):
+            known = ", ".join(accepted)
             raise ValueError(f"case {given}: needs every size and takes only {known}")
+        formats = {
+            name: self._format_named(name, given.get(name, values[0].name))
+            for name, values in self.formats.items()
+        }
         tensors = {
             name: TensorDraw(
-                tensor.format.name, tensor.shape(given), family, seed_of(f"{label}/{name}")
+                _format(tensor, formats).name,
+                tensor.shape(given),
+                family,
+                seed_of(f"{label}/{name}"),
             )
             for name, tensor in self.tensors.items()
         }
         chosen = {k: v for k, v in given.items() if k in self.parameters}
         return Example(tensors, {**self.defaults(), **chosen})
 
+    def _format_named(self, name: str, wanted: str) -> Format:
+        for fmt in self.formats[name]:
+            if fmt.name == wanted:
+                return fmt
+        known = ", ".join(fmt.name for fmt in self.formats[name])
+        raise ValueError(f"case {name}={wanted!r}: {known} are accepted")
+
     def strategy(self) -> SearchStrategy[Example]:
-        """Examples over all sizes, families, layouts and parameters."""
+        """Examples over all sizes, formats, families, layouts and parameters."""
         from hypothesis import strategies as st
 
         @st.composite
         def examples(draw: DrawFn) -> Example:
             sizes = self._draw_sizes(draw)
+            formats = {
+                name: draw(st.sampled_from(values), label=name)
+                for name, values in self.formats.items()
+            }
             tensors = {
-                name: _draw_tensor(draw, tensor, tensor.shape(sizes), name)
+                name: _draw_tensor(
+                    draw, tensor, _format(tensor, formats), tensor.shape(sizes), name
+                )
                 for name, tensor in self.tensors.items()
             }
             parameters = {
@@ -132,11 +164,12 @@ class Inputs:
         sizes: dict[str, int] = {}
         for name in reversed(list(self.sizes)):
             low, high = self.sizes[name]
+            others = {other: sizes.get(other, 1) for other in self.sizes}
             room = min(
                 (
-                    ELEMENTS // max(math.prod(_known(tensor, sizes)), 1)
+                    ELEMENTS // max(math.prod(tensor.shape({**others, name: 1})), 1)
                     for tensor in self.tensors.values()
-                    if name in tensor.dims
+                    if name in tensor.sizes
                 ),
                 default=high,
             )
@@ -144,8 +177,8 @@ class Inputs:
         return sizes
 
 
-def _known(tensor: Tensor, sizes: Mapping[str, int]) -> list[int]:
-    return [d if isinstance(d, int) else sizes.get(d, 1) for d in tensor.dims]
+def _format(tensor: Tensor, chosen: Mapping[str, Format]) -> Format:
+    return chosen[tensor.format] if isinstance(tensor.format, str) else tensor.format
 
 
 def _size(low: int, high: int) -> SearchStrategy[int]:
@@ -156,10 +189,12 @@ def _size(low: int, high: int) -> SearchStrategy[int]:
     return st.one_of(st.sampled_from(edges), uniform) if edges else uniform
 
 
-def _draw_tensor(draw: DrawFn, tensor: Tensor, shape: tuple[int, ...], name: str) -> TensorDraw:
+def _draw_tensor(
+    draw: DrawFn, tensor: Tensor, fmt: Format, shape: tuple[int, ...], name: str
+) -> TensorDraw:
     from hypothesis import strategies as st
 
-    fmt, count = tensor.format, math.prod(shape)
+    count = math.prod(shape)
     family = draw(st.sampled_from(tensor.families or tuple(FAMILIES)), label=f"{name} family")
     pattern = st.one_of(
         st.sampled_from([int(p) for p in special_patterns(fmt)]),
@@ -176,12 +211,19 @@ def _draw_tensor(draw: DrawFn, tensor: Tensor, shape: tuple[int, ...], name: str
 
 
 def rows(
-    fmt: Format,
+    fmt: Format | tuple[Format, ...],
     *,
     n: tuple[int, int],
     rows: tuple[int, int] = (0, 300),
     name: str = "x",
     **parameters: tuple[Any, ...],
 ) -> Inputs:
-    """One tensor [rows, n] named `name`, and parameters with the values they may take."""
-    return Inputs({"rows": rows, "n": n}, {name: Tensor(fmt, ("rows", "n"))}, parameters)
+    """One tensor [rows, n] named `name`, and parameters with the values they may take.
+
+    Several formats are a choice named `format`.
+    """
+    sizes = {"rows": rows, "n": n}
+    if isinstance(fmt, tuple):
+        tensor = Tensor("format", ("rows", "n"))
+        return Inputs(sizes, {name: tensor}, parameters, {"format": fmt})
+    return Inputs(sizes, {name: Tensor(fmt, ("rows", "n"))}, parameters)

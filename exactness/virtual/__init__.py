@@ -58,7 +58,7 @@ def hopper() -> Iterator[VirtualHopper]:
     nest; the innermost one records. The driver that was active before is active again afterwards.
 
     Yields:
-        The machine: `launches`, and `counts` of executed instructions.
+        The machine: `launches`, `counts` of executed instructions, and the `tuned` kernels.
 
     Raises:
         VirtualHopperError: `TRITON_INTERPRET` is set, so that kernels would run elsewhere.
@@ -80,7 +80,7 @@ def hopper() -> Iterator[VirtualHopper]:
     machine = VirtualHopper()
     driver.set_active(HopperDriver(machine))
     try:
-        with isolated_tuning():
+        with isolated_tuning(machine.note_tuned):
             yield machine
     finally:
         driver.set_active(previous)

@@ -129,14 +129,19 @@ class _PseudoEvent:
 
 
 @contextlib.contextmanager
-def isolated_tuning() -> Iterator[None]:
-    """Keep what tuners choose inside the block."""
+def isolated_tuning(note: Callable[[Any], None]) -> Iterator[None]:
+    """Keep what tuners choose inside the block.
+
+    Args:
+        note: told of every `triton.runtime.Autotuner` that is launched.
+    """
     from triton.runtime.autotuner import Autotuner
 
     original = Autotuner.run
     caches: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        note(self)
         saved = self.cache, getattr(self, "cache_results", False)
         self.cache, self.cache_results = caches.setdefault(self, {}), False
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,17 +52,25 @@ class VirtualHopper:
 
     Attributes:
         launches: one record a launch, in order; empty grids launch nothing.
+        counts: thread-instructions of all launches, by opcode with modifiers.
+        tuned: the autotuned kernels that were launched, each once; see `configurations`.
     """
 
     def __init__(self) -> None:
         """Start without launches."""
         self.launches: list[Launch] = []
         self.counts: Counter[str] = Counter()
+        self.tuned: list[Any] = []
 
     def record(self, entry: Launch) -> None:
         """Add a launch."""
         self.launches.append(entry)
         self.counts.update(entry.counts)
+
+    def note_tuned(self, kernel: Any) -> None:
+        """Remember an autotuned kernel, if this is the innermost block."""
+        if _active_hopper() is self and kernel not in self.tuned:
+            self.tuned.append(kernel)
 
     @property
     def instructions(self) -> int:
@@ -85,7 +93,8 @@ class Launcher:
         """Called by Triton at the first launch.
 
         Raises:
-            UnsupportedInstructionError: clusters, or another architecture than sm_90.
+            UnsupportedInstructionError: clusters, tensor descriptors, or another architecture than
+                sm_90.
         """
         self.metadata = metadata
         self.source = src
@@ -95,6 +104,11 @@ class Launcher:
             raise UnsupportedInstructionError(
                 f"num_ctas is {metadata.num_ctas}; the virtual Hopper runs kernels with num_ctas=1"
             )
+        for name, kind in _types(self.signature):
+            if kind.startswith("tensordesc"):
+                raise UnsupportedInstructionError(
+                    f"argument {name} is a tensor descriptor (TMA), which has no model"
+                )
         if metadata.target.arch != 90 or getattr(metadata, "arch", "sm90") != "sm90":
             raise UnsupportedInstructionError(
                 f"the kernel is compiled for {metadata.arch}; the virtual Hopper runs sm90"
@@ -135,11 +149,6 @@ class Launcher:
         entry = resolved.module.entries[function.name]
         memory = ArgumentMemory()
         arguments = [*flatten(self.signature, args), *self._scratch(grid, memory)]
-        descriptors = [a.name for a in arguments if a.type.startswith("tensordesc")]
-        if descriptors:
-            raise UnsupportedInstructionError(
-                f"argument {descriptors[0]} is a tensor descriptor (TMA), which has no model"
-            )
         if len(arguments) < len(entry.params):
             raise LaunchError(
                 f"kernel {entry.name} declares {len(entry.params)} parameters,"
@@ -188,6 +197,15 @@ class Launcher:
     @functools.cached_property
     def _options(self) -> tuple[str, ...]:
         return ptxas_options(self.metadata)
+
+
+def _types(signature: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Parameter names and types; the parts of a tuple have its name."""
+    for name, kind in signature:
+        if isinstance(kind, tuple | list):
+            yield from _types((name, part) for part in kind)
+        else:
+            yield name, kind
 
 
 def _active_hopper() -> VirtualHopper:

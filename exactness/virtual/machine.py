@@ -247,7 +247,7 @@ def _fill_registers(
         )
     for number in program.maybe_undefined:
         registers[number] = np.zeros((1, 1), UNSIGNED[builder.widths[number]])
-        state.poison[number] = np.ones((1, 1), np.bool_)
+        state.poison[number] = np.full((1, 1), 0xFF, np.uint8)
 
 
 def _param_value(packed: bytes, offset: int, type_name: str, bits: int) -> Bits:

@@ -29,12 +29,11 @@ from exactness.virtual.instructions import (
     Symbol,
     Vector,
 )
+from exactness.virtual.poison import CLEAN, PoisonRule, whole
 from exactness.virtual.ptx import type_bytes
 from exactness.virtual.state import Bits, State
 
 Function: TypeAlias = Callable[..., Any]
-PoisonRule: TypeAlias = Callable[[Sequence[Bits], Sequence[Bits]], Bits]
-"""From source values and their poison to the poison of the result."""
 
 UNSIGNED: dict[int, Any] = {
     1: np.dtype(np.bool_),
@@ -55,7 +54,7 @@ class Elementwise:
         function: source arrays to one array, or to a tuple with one a target.
         sources: register numbers.
         targets: register numbers.
-        poison_rule: None where any undefined source makes the result undefined.
+        poison_rule: None where any undefined byte makes every target undefined.
         guard: register number and negation of the predicate.
         fast: the form for when every lane runs and no operand is undefined.
         kills: registers that nobody reads after this one.
@@ -83,24 +82,17 @@ class Elementwise:
         results = self.function(*values)
         if len(self.targets) == 1:
             results = (results,)
-        poison = self.poison(state, values) if state.poison else None
-        for target, result in zip(self.targets, results, strict=True):
-            state.write(target, result, poison)
+        poison = self.poison(state, values)
+        for target, result, undefined in zip(self.targets, results, poison, strict=True):
+            state.write(target, result, undefined)
 
-    def poison(self, state: State, values: Sequence[Bits]) -> Bits | None:
-        """Undefined lanes of the result."""
-        if state.poison.keys().isdisjoint(self.sources):
-            return None
-        parts = [state.poison.get(index, _CLEAN) for index in self.sources]
-        if self.poison_rule is not None:
-            return self.poison_rule(values, parts)
-        result = parts[0]
-        for part in parts[1:]:
-            result = result | part
-        return result
-
-
-_CLEAN = np.zeros((1, 1), np.bool_)
+    def poison(self, state: State, values: Sequence[Bits]) -> Sequence[Bits | None]:
+        """Undefined bytes of each target."""
+        if not state.poison or state.poison.keys().isdisjoint(self.sources):
+            return (None,) * len(self.targets)
+        parts = [state.poison.get(index, CLEAN) for index in self.sources]
+        rule = self.poison_rule or whole(len(self.targets))
+        return rule(values, parts)
 
 
 def _fast(

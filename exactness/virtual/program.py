@@ -214,22 +214,20 @@ def _reduction(
 
 
 def _granules(entry: Entry) -> tuple[int, int]:
-    """Bytes of the smallest tracked access, shared and global."""
-    shared, outside = 16, 16
+    """Bytes that are tracked together: in shared memory, elements; in global memory, stores."""
+    shared, outside = 8, 16
     for ins in entry.body:
         if ins.opcode not in ("ld", "st", "atom", "red", "cp", "ldmatrix", "stmatrix"):
             continue
         types = types_of(ins)
-        size = min(BITS.get(name, 8) // 8 for name in types) if types else 4
-        count = next((int(w[1:]) for w in ins.modifiers if w in ("v2", "v4", "v8")), 1)
-        size *= 1 if ins.opcode in ("atom", "red") else count
+        element = min(BITS.get(name, 8) // 8 for name in types) if types else 4
         words = frozenset(ins.modifiers)
         is_shared = bool(words & {"shared", "shared::cta"})
-        is_generic = not words & {"shared", "shared::cta", "global", "param", "local", "const"}
-        if is_shared or is_generic:
-            shared = min(shared, size)
+        if is_shared or not words & {"global", "param", "local", "const"}:
+            shared = min(shared, element)
         if not is_shared and ins.opcode in ("st", "atom", "red"):
-            outside = min(outside, size)
+            count = next((int(w[1:]) for w in words if w in ("v2", "v4", "v8")), 1)
+            outside = min(outside, element if ins.opcode != "st" else element * count)
     return shared, outside
 
 

@@ -1,7 +1,7 @@
 """Shared memory of a chunk of blocks, with what is undefined and who touched what.
 
-Bytes are tracked in granules, the smallest access of the kernel. A granule knows whether it holds
-a defined value, and which warp wrote it since the block's last barrier. Reads since the last
+Bytes are tracked in granules, the smallest element that the kernel moves. A granule knows which of
+its bytes are undefined, and which warp wrote it since the block's last barrier. Reads since the last
 barrier are kept in a list and looked at only when a write follows. Warps that touch one granule
 between barriers, one of them writing, race; a write of the value that is there already does not.
 Lanes of one warp are taken to run in step, as `bar.warp.sync` exchanges rely on.
@@ -83,9 +83,9 @@ class SharedMemory:
 
     Attributes:
         size: bytes of a block, a multiple of 16.
-        granule: bytes tracked together.
+        granule: bytes tracked together, at most 8.
         data: (blocks · size) u8.
-        valid: per granule, whether it is defined.
+        undefined: per granule, u8, bit k where byte k is undefined.
         order: what partial barriers have ordered; None if the kernel has none.
         times: per granule, the writer's time at the write.
         reads: granules, warps and times of the reads since the last whole barrier.
@@ -100,12 +100,12 @@ class SharedMemory:
         self.granule = granule
         self.per_block = self.size // granule
         self.data = np.zeros(blocks * self.size, np.uint8)
-        self.valid = np.zeros(blocks * self.per_block, np.bool_)
+        self.undefined = np.full(blocks * self.per_block, (1 << granule) - 1, np.uint8)
         self.writers = np.zeros(blocks * self.per_block, np.uint8)
         self.atomics = np.zeros(blocks * self.per_block, np.uint8)
         self.blocks = blocks
         self.base = (np.arange(blocks, dtype=np.int64) * self.size)[:, None]
-        self.all_valid = False
+        self.all_defined = False
         self.written = False
         self.reads: list[tuple[Bits, Bits, Bits]] = []
         self.order = order
@@ -151,7 +151,7 @@ class SharedMemory:
     def load(
         self, state: State, flat: Bits, mask: Mask, size: int
     ) -> tuple[Bits, Bits | None]:
-        """Words at `flat` byte offsets, and which of them are undefined (None: none).
+        """Words at `flat` byte offsets, and their undefined bytes (u16, bit k; None: none).
 
         Raises:
             SharedRaceError: another warp wrote a byte since the last barrier.
@@ -161,12 +161,13 @@ class SharedMemory:
             self._check_read(state, granules, mask)
         self.note_reads(granules, warps(state, flat.shape, mask))
         words = self.data.view(WORDS[size]).take(flat // size)
-        if self.all_valid:
+        if self.all_defined:
             return words, None
-        valid = self.valid.take(granules[0])
-        for granule in granules[1:]:
-            valid = valid & self.valid.take(granule)
-        return words, None if valid.all() else ~valid
+        undefined = self.undefined.take(granules[0]).astype(np.uint16)
+        for index, granule in enumerate(granules[1:], start=1):
+            part = self.undefined.take(granule).astype(np.uint16)
+            undefined |= part << np.uint16(index * self.granule)
+        return words, undefined if undefined.any() else None
 
     def note_reads(self, granules: list[Bits], mine: Bits) -> None:
         """Remember a read until the next barrier, with its time where warps are ordered partly."""
@@ -208,7 +209,7 @@ class SharedMemory:
     def store(
         self, state: State, flat: Bits, values: Bits, poison: Bits | None, mask: Mask, size: int
     ) -> None:
-        """Write words; `flat`, `values` and `poison` have one shape.
+        """Write words; `flat`, `values` and `poison` (u16, bit k for byte k) have one shape.
 
         Raises:
             SharedRaceError: a race, or lanes that write different values to one byte.
@@ -223,7 +224,7 @@ class SharedMemory:
             self._race(state, "writes two values to one address at once", lost, mask)
         changed = differs(before, values)
         for granule in granules:
-            same = ~changed & self.valid.take(granule)
+            same = ~changed & (self.undefined.take(granule) == 0)
             self.check_write(state, granule, same, mask)
         self.claim(granules, warps(state, flat.shape, mask), poison)
 
@@ -237,7 +238,7 @@ class SharedMemory:
             if race.any():
                 self._race(state, "overwrites what another warp wrote", race, mask)
         if self.reads:
-            marks = np.zeros(self.valid.size, np.uint8)
+            marks = np.zeros(self.undefined.size, np.uint8)
             marks[granule[~benign]] = np.broadcast_to(mine, granule.shape)[~benign]
             for read, reader, time in self.reads:
                 mark = marks.take(read)
@@ -250,16 +251,21 @@ class SharedMemory:
 
     def claim(self, granules: list[Bits], mine: Bits, poison: Bits | None) -> None:
         """Record a write: these granules belong to these warps, and are defined or not."""
-        for granule in granules:
+        for index, granule in enumerate(granules):
             self.writers[granule] = np.broadcast_to(mine, granule.shape)
             if self.order is not None and self.times is not None:
                 self.times[granule] = self.order.time(granule // self.per_block, mine)
-            self.valid[granule] = True if poison is None else ~poison
+            self.undefined[granule] = 0 if poison is None else self._part(poison, index)
         self.written = True
         if poison is not None:
-            self.all_valid = False
-        elif not self.all_valid:
-            self.all_valid = bool(self.valid.all())
+            self.all_defined = False
+        elif not self.all_defined:
+            self.all_defined = not self.undefined.any()
+
+    def _part(self, poison: Bits, index: int) -> Bits:
+        """The undefined bytes of one granule of an access."""
+        ones = np.uint16((1 << self.granule) - 1)
+        return ((poison >> np.uint16(index * self.granule)) & ones).astype(np.uint8)
 
     def claim_atomic(
         self, state: State, granule: Bits, kind: int, refuse: Callable[[Bits], None], mask: Mask

@@ -5,8 +5,8 @@ A lane is one thread of one block. A register is an array of bit patterns that b
 so uniform and thread-indexed arithmetic costs next to nothing. Arrays are never written in place;
 a register gets a new one.
 
-An undefined value is tracked as poison: a boolean array beside the register, true where the lane
-holds nothing that the program may rely on. Registers that hold only defined values have none.
+Undefined bytes are tracked as poison, an array beside the register (`exactness.virtual.poison`).
+Registers that hold only defined values have none.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class State:
         blocks: blocks in the chunk.
         threads: lanes of a block, a multiple of 32.
         registers: one array a register; None if nothing was written yet, or nobody reads it again.
-        poison: register number to undefined lanes.
+        poison: register number to its undefined bytes, u8, bit k for byte k.
         mask: lanes that execute the present instruction, its guard included.
         live: lanes that have not exited.
         epochs: per block, how many whole-block barriers it has passed.
@@ -113,11 +113,12 @@ class State:
         return int(np.count_nonzero(mask)) * (lanes // int(mask.size))
 
     def undefined(self, index: int) -> Bits | None:
-        """The undefined lanes of a register among those that run; None if there are none."""
+        """The lanes of a register, among those that run, with an undefined byte; None for none."""
         poison = self.poison.get(index)
         if poison is None:
             return None
-        running = poison if self.mask is None else poison & self.mask
+        bad = poison != 0
+        running = bad if self.mask is None else bad & self.mask
         return running if running.any() else None
 
     def require_defined(self, indices: Sequence[int], use: str) -> None:
@@ -168,16 +169,16 @@ class State:
         before = self.poison.get(index)
         if poison is None and before is None:
             return
-        merged: Bits = np.where(mask, _or_false(poison), _or_false(before))
+        merged: Bits = np.where(mask, _or_clean(poison), _or_clean(before))
         if merged.any():
             self.poison[index] = merged
         else:
             self.poison.pop(index, None)
 
 
-_NONE = np.zeros((1, 1), np.bool_)
+_CLEAN = np.zeros((1, 1), np.uint8)
 
 
-def _or_false(poison: Bits | None) -> Bits:
-    return _NONE if poison is None else poison
+def _or_clean(poison: Bits | None) -> Bits:
+    return _CLEAN if poison is None else poison
 

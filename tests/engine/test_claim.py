@@ -63,8 +63,9 @@ def test_where_it_runs_is_one_of_three() -> None:
         {"parameters": {"weight": 1}},
         {"mutates": {"weight": "new_weight"}},
         {"variants": [Variant(name="weight", reference="a:b", env="E")]},
+        {"case_pattern": r"_w(?P<weight>\d+)"},
     ],
-    ids=["tensor", "parameter", "fixed parameter", "mutated", "variant"],
+    ids=["tensor", "parameter", "fixed parameter", "mutated", "variant", "case"],
 )
 def test_every_argument_must_exist(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="no argument 'weight'; it has x, eps, f32_acc"):
@@ -85,8 +86,12 @@ def test_outputs_and_mutated_arguments_are_named() -> None:
 
 
 def test_parameters_of_a_recorded_case() -> None:
+    def kernel(x: Any, eps: float, iterations: int, limit: float = 0.0) -> Any:
+        return x
+
     pattern = r"_it(?P<iterations>\d+)(_L(?P<limit>[-+.\de]+))?"
-    made = claim(case_pattern=pattern, parameters={"eps": 1e-6, "iterations": 3})
+    fixed = {"eps": 1e-6, "iterations": 3}
+    made = claim(kernel=kernel, case_pattern=pattern, parameters=fixed)
     made_of = made.case_parameters
     assert made_of("4x4_it20") == {"eps": 1e-6, "iterations": 20}
     assert made_of("4x4_it20_L-2.5e1") == {"eps": 1e-6, "iterations": 20, "limit": -25.0}

@@ -93,7 +93,7 @@ def _fetch(state: State, addresses: Bits, length: Bits, size: int) -> Bits:
 
 def _land(state: State, flat: Bits, data: Bits, size: int) -> None:
     """Store the bytes as undefined, and remember the copy."""
-    pending = np.ones(flat.shape, np.bool_)
+    pending = np.full(flat.shape, 0xFFFF, np.uint16)
     state.shared.store(state, flat, data, pending, state.mask, size)
     granules = state.shared.granules(flat, size)
     lanes = np.arange(state.blocks * state.threads).reshape(state.shape)

@@ -241,9 +241,9 @@ class _Shared(_Access):
     def claim(self, kind: int) -> None:
         shared, state = self.state.shared, self.state
         for granule in self.granules:
-            valid = shared.valid.take(granule)
-            if not valid.all():
-                bad = spread(~valid, state.mask, state)
+            undefined = shared.undefined.take(granule) != 0
+            if undefined.any():
+                bad = spread(undefined, state.mask, state)
                 state.fail(UndefinedValueError, "an atomic on undefined shared memory", bad)
             shared.claim_atomic(state, granule, kind, self.order_matters, state.mask)
 

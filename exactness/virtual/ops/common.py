@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection
 from typing import TypeAlias
 
 from exactness.virtual.instructions import Instruction
-from exactness.virtual.operation import Builder, Elementwise, Function, Operation, PoisonRule
+from exactness.virtual.operation import Builder, Elementwise, Function, Operation
+from exactness.virtual.poison import PoisonRule
 
 Decoder: TypeAlias = Callable[[Instruction, Builder], Operation]
 

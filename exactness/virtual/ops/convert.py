@@ -15,7 +15,7 @@ import numpy as np
 from exactness import bits as patterns
 from exactness.formats import Format, e4m3fn, e5m2, tf32
 from exactness.rounding import Rounding, add_to_odd, round_to
-from exactness.virtual import floats
+from exactness.virtual import floats, poison
 from exactness.virtual.floats import FORMATS, LOAD, STORE
 from exactness.virtual.instructions import Instruction
 from exactness.virtual.operation import UNSIGNED, Builder, Elementwise, Function, Operation
@@ -104,7 +104,9 @@ def _integer_to_integer(
         narrowed = values.astype(f"{'i' if out.startswith('s') else 'u'}{width // 8}")
         return fill_register(narrowed, register)
 
-    return Elementwise(ins, function, (source,), (target,))
+    extends = into.startswith("s") and width > BITS[into]
+    rule = poison.extended(min(BITS[into], width) // 8, register // 8, extends)
+    return Elementwise(ins, function, (source,), (target,), None if saturate else rule)
 
 
 def _float_source(ins: Instruction, b: Builder, into: str, flags: frozenset[str]) -> Function:

@@ -15,7 +15,7 @@ import numpy as np
 
 from exactness import rounding
 from exactness.rounding import Rounding
-from exactness.virtual import floats
+from exactness.virtual import floats, poison
 from exactness.virtual.floats import FORMATS, LOAD, STORE
 from exactness.virtual.instructions import Instruction
 from exactness.virtual.operation import Builder, Function, Operation
@@ -76,7 +76,9 @@ def finish(
     """Add `.ftz` and packing to a function of patterns."""
     if "ftz" in flags:
         function = with_flush(name, function)
-    return elementwise(ins, b, packed_or_plain(name, function), BITS[name], is_float=True)
+    rule = poison.packed_halves if name.endswith("x2") else None
+    function = packed_or_plain(name, function)
+    return elementwise(ins, b, function, BITS[name], is_float=True, poison_rule=rule)
 
 
 def _clamp(flags: frozenset[str]) -> Values | None:

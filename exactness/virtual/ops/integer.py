@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from exactness.virtual import poison
 from exactness.virtual.floats import join_halves, split_halves
 from exactness.virtual.instructions import Instruction
 from exactness.virtual.operation import UNSIGNED, Builder, Effect, Elementwise, Operation
@@ -57,7 +58,7 @@ def _sum(ins: Instruction, b: Builder, ufunc: Any, inverse: Any) -> Operation:
     flags = flags_of(ins, b, {"sat", "cc"})
     name = single_type(ins, b, _ARITHMETIC_TYPES | set(_PACKED))
     if name in _PACKED:
-        return elementwise(ins, b, _packed(ufunc), 32)
+        return elementwise(ins, b, _packed(ufunc), 32, poison_rule=poison.packed_halves)
     if "cc" in flags:
         return _with_carry(ins, b, ufunc, reads=False, writes=True)
     if "sat" not in flags:
@@ -263,10 +264,8 @@ def _division(ins: Instruction, b: Builder, part: int) -> Operation:
 
     def run(state: State) -> None:
         x, y = (state.value(index) for index in sources)
-        poison = y == 0
-        for index in sources:
-            poison = poison | state.poison.get(index, False)
-        state.write(target, divide(x, y, is_signed)[part], poison)
+        bad = poison.any_of([state.poison.get(index, poison.CLEAN) for index in sources])
+        state.write(target, divide(x, y, is_signed)[part], poison.everything(bad | (y == 0)))
 
     return Effect(ins, run, sources, (target,))
 
@@ -294,8 +293,9 @@ def _extreme(ufunc: Any) -> Decoder:
             result = ufunc(signed(x), signed(y))
             return unsigned(np.maximum(result, 0) if relu else result)
 
-        packed = name in _PACKED
-        return elementwise(ins, b, _packed(function) if packed else function, BITS[name])
+        if name in _PACKED:
+            return elementwise(ins, b, _packed(function), 32, poison_rule=poison.packed_halves)
+        return elementwise(ins, b, function, BITS[name])
 
     return decode
 

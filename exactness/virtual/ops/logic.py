@@ -5,11 +5,12 @@ Source: PTX ISA 9.0, sections 9.7.1 (bit fields, counts) and 9.7.8 (logic and sh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from exactness.virtual import poison
 from exactness.virtual.instructions import Instruction
 from exactness.virtual.operation import UNSIGNED, Builder, Elementwise, Operation
 from exactness.virtual.ops.common import (
@@ -21,23 +22,10 @@ from exactness.virtual.ops.common import (
     single_type,
 )
 from exactness.virtual.ops.integer import signed, unsigned
+from exactness.virtual.poison import PoisonRule
 from exactness.virtual.state import Bits
 
 _LOGIC_TYPES = frozenset(["pred", "b16", "b32", "b64"])
-
-
-def and_poison(values: Sequence[Bits], poison: Sequence[Bits]) -> Bits:
-    """A defined zero decides an AND, whatever the other operand is."""
-    (x, y), (px, py) = values, poison
-    decided = (~px & (x == 0)) | (~py & (y == 0))
-    return (px | py) & ~decided
-
-
-def or_poison(values: Sequence[Bits], poison: Sequence[Bits]) -> Bits:
-    """Defined all-ones decide an OR."""
-    (x, y), (px, py) = values, poison
-    decided = (~px & (~x == 0)) | (~py & (~y == 0))
-    return (px | py) & ~decided
 
 
 def _binary(ufunc: Any, rule: Any) -> Decoder:
@@ -53,7 +41,8 @@ def _binary(ufunc: Any, rule: Any) -> Decoder:
 def _not(ins: Instruction, b: Builder) -> Operation:
     expect_operands(ins, b, 2)
     flags_of(ins, b, ())
-    return elementwise(ins, b, np.invert, BITS[single_type(ins, b, _LOGIC_TYPES)])
+    bits = BITS[single_type(ins, b, _LOGIC_TYPES)]
+    return elementwise(ins, b, np.invert, bits, poison_rule=poison.bytewise)
 
 
 def _cnot(ins: Instruction, b: Builder) -> Operation:
@@ -68,18 +57,21 @@ def shift_amount(amount: Bits, bits: int) -> Bits:
     return np.minimum(amount, np.uint32(bits)).astype(UNSIGNED[bits])
 
 
-def _shift(ins: Instruction, b: Builder, function: Any, bits: int) -> Operation:
+def _shift(
+    ins: Instruction, b: Builder, function: Any, bits: int, rule: PoisonRule
+) -> Operation:
     """Value and amount; the amount is always 32 bits wide."""
     expect_operands(ins, b, 3)
     flags_of(ins, b, ())
     target, value, amount = ins.operands
     sources = (b.source(ins, value, bits), b.source(ins, amount, 32))
-    return Elementwise(ins, function, sources, (b.target(ins, target, bits),))
+    return Elementwise(ins, function, sources, (b.target(ins, target, bits),), rule)
 
 
 def _shl(ins: Instruction, b: Builder) -> Operation:
     bits = BITS[single_type(ins, b, {"b16", "b32", "b64"})]
-    return _shift(ins, b, lambda x, n: x << shift_amount(n, bits), bits)
+    rule = poison.shifted(bits // 8, True, False)
+    return _shift(ins, b, lambda x, n: x << shift_amount(n, bits), bits, rule)
 
 
 def _shr(ins: Instruction, b: Builder) -> Operation:
@@ -87,10 +79,12 @@ def _shr(ins: Instruction, b: Builder) -> Operation:
     name = single_type(ins, b, known)
     bits = BITS[name]
     if name.startswith("s"):
+        rule = poison.shifted(bits // 8, False, True)
         return _shift(
-            ins, b, lambda x, n: unsigned(signed(x) >> signed(shift_amount(n, bits))), bits
+            ins, b, lambda x, n: unsigned(signed(x) >> signed(shift_amount(n, bits))), bits, rule
         )
-    return _shift(ins, b, lambda x, n: x >> shift_amount(n, bits), bits)
+    rule = poison.shifted(bits // 8, False, False)
+    return _shift(ins, b, lambda x, n: x >> shift_amount(n, bits), bits, rule)
 
 
 def _shf(ins: Instruction, b: Builder) -> Operation:
@@ -127,7 +121,8 @@ def _lop3(ins: Instruction, b: Builder) -> Operation:
                 )
         return result
 
-    return Elementwise(ins, function, sources, (b.target(ins, ins.operands[0], 32),))
+    target = b.target(ins, ins.operands[0], 32)
+    return Elementwise(ins, function, sources, (target,), poison.bytewise)
 
 
 def _bfe(ins: Instruction, b: Builder) -> Operation:
@@ -251,13 +246,13 @@ def _prmt(ins: Instruction, b: Builder) -> Operation:
             result = result | (byte << np.uint32(8 * index))
         return result
 
-    return elementwise(ins, b, function, 32)
+    return elementwise(ins, b, function, 32, poison_rule=poison.permuted)
 
 
 TABLE: Mapping[str, Decoder] = {
-    "and": _binary(np.bitwise_and, and_poison),
-    "or": _binary(np.bitwise_or, or_poison),
-    "xor": _binary(np.bitwise_xor, None),
+    "and": _binary(np.bitwise_and, poison.conjunction),
+    "or": _binary(np.bitwise_or, poison.disjunction),
+    "xor": _binary(np.bitwise_xor, poison.bytewise),
     "not": _not,
     "cnot": _cnot,
     "shl": _shl,

@@ -86,13 +86,20 @@ def _ldmatrix(ins: Instruction, b: Builder) -> Operation:
         words = np.ascontiguousarray(halves[:, positions]).view(np.uint32)[..., 0]
         undefined = None
         if poison is not None:
-            per_row = poison.reshape(-1, 8 * tiles)
-            undefined = per_row[:, positions // 8].any(axis=-1)
+            undefined = _element_poison(poison, tiles)[:, positions]
+            undefined = undefined[..., 0] | undefined[..., 1] << np.uint8(2)
         for tile, target in enumerate(targets):
             bad = None if undefined is None else _to_lanes(state, undefined[:, :, tile])
             state.write(target, _to_lanes(state, words[:, :, tile]), bad)
 
     return Effect(ins, run, (register,), targets)
+
+
+def _element_poison(rows: Bits, tiles: int) -> Bits:
+    """Undefined bytes of each 16-bit element, from those of 16-byte rows."""
+    places = np.uint16(2) * np.arange(8, dtype=np.uint16)
+    elements = (rows[..., None] >> places) & np.uint16(3)
+    return elements.astype(np.uint8).reshape(-1, 8 * tiles * 8)
 
 
 def _to_lanes(state: State, per_warp: Bits) -> Bits:
@@ -120,18 +127,20 @@ def _stmatrix(ins: Instruction, b: Builder) -> Operation:
         here = running(state).any(axis=2)
         warps = int(np.count_nonzero(here))
         halves = np.zeros((warps, 8 * tiles * 8), np.uint16)
-        poison = np.zeros((warps, 8 * tiles), np.bool_)
+        poison = np.zeros((warps, 8 * tiles * 8), np.uint16)
         for tile, source in enumerate(sources):
             value = state.full(state.value(source)).reshape(state.blocks, -1, WARP)[here]
             pairs = np.ascontiguousarray(value)[..., None].view(np.uint16)
             halves[:, positions[:, tile, :]] = pairs
             if source in state.poison:
                 bad = state.full(state.poison[source]).reshape(state.blocks, -1, WARP)[here]
-                rows = positions[:, tile, :] // 8
-                for lane in range(WARP):
-                    poison[:, rows[lane]] |= bad[:, lane, None]
+                both = np.stack([bad & np.uint8(3), (bad >> np.uint8(2)) & np.uint8(3)], axis=-1)
+                poison[:, positions[:, tile, :]] = both
         words = halves.reshape(-1, 8).view(WORDS[_ROW_BYTES])[:, 0]
-        bad_rows = poison.ravel() if poison.any() else None
+        bad_rows = None
+        if poison.any():
+            places = np.uint16(2) * np.arange(8, dtype=np.uint16)
+            bad_rows = (poison.reshape(-1, 8) << places).sum(axis=-1, dtype=np.uint16)
         state.shared.store(state, flat, words, bad_rows, mask, _ROW_BYTES)
 
     return Effect(ins, run, (register, *sources))

@@ -17,6 +17,7 @@ from exactness.virtual.memory import LOCAL_WINDOW, SHARED_WINDOW, WORDS
 from exactness.virtual.operation import UNSIGNED, Builder, Effect, Elementwise, Operation
 from exactness.virtual.ops.common import BITS, Decoder, flags_of, single_type
 from exactness.virtual.ops.integer import signed
+from exactness.virtual.poison import CLEAN, extended
 from exactness.virtual.state import Bits, Mask, State
 
 _SPACES = frozenset(["global", "shared", "local", "param", "const"])
@@ -103,15 +104,19 @@ def _ld(ins: Instruction, b: Builder) -> Operation:
     register, offset = b.address(ins, ins.operands[1])
     widths = [b.widths[target] for target in targets]
     strong = bool(flags & {"relaxed", "acquire", "volatile", "mmio"})
+    rules = [extended(size, bits // 8, name.startswith("s")) for bits in widths]
     load = _LOADS[space]
 
     def run(state: State) -> None:
         addresses = effective(state, register, offset)
         words, poison = load(state, addresses, size * count, strong)
-        for target, part, bits in zip(
-            targets, split_elements(words, count, size), widths, strict=True
-        ):
-            state.write(target, extend(part, name, bits), poison)
+        parts = split_elements(words, count, size)
+        for index, (target, part, bits) in enumerate(zip(targets, parts, widths, strict=True)):
+            undefined = None
+            if poison is not None:
+                own = (poison >> np.uint16(index * size)).astype(np.uint8)
+                undefined = rules[index]([part], [own])[0]
+            state.write(target, extend(part, name, bits), undefined)
 
     return Effect(ins, run, (register,), targets)
 
@@ -177,9 +182,12 @@ def _load_local(state: State, addresses: Bits, size: int, strong: bool) -> Any:
     assert state.local is not None
     assert state.local_valid is not None
     words = state.local.reshape(-1).view(WORDS[size]).take(flat // size)
-    valid = state.local_valid.reshape(-1, size).all(axis=1).take(flat // size)
-    poison = None if valid.all() else inactive_filled(~valid, state.mask, state)
-    return inactive_filled(words, state.mask, state), poison
+    missing = ~state.local_valid.reshape(-1, size)[flat // size]
+    if not missing.any():
+        return inactive_filled(words, state.mask, state), None
+    weights = np.left_shift(np.uint16(1), np.arange(size, dtype=np.uint16))
+    poison = (missing * weights).sum(axis=-1, dtype=np.uint16)
+    return inactive_filled(words, state.mask, state), inactive_filled(poison, state.mask, state)
 
 
 def _store_local(
@@ -189,7 +197,9 @@ def _store_local(
     assert state.local is not None
     assert state.local_valid is not None
     state.local.reshape(-1).view(WORDS[size])[flat // size] = values
-    defined = True if poison is None else ~poison[..., None]
+    defined: Any = True
+    if poison is not None:
+        defined = (poison[..., None] >> np.arange(size, dtype=np.uint16)) & 1 == 0
     state.local_valid.reshape(-1, size)[flat // size] = defined
 
 
@@ -241,29 +251,31 @@ def _st(ins: Instruction, b: Builder) -> Operation:
             active(state.full(state.value(source).astype(kind, copy=False)), state.mask, state)
             for source in sources
         ]
-        poison = _joint_poison(state, sources)
+        poison = _joint_poison(state, sources, size)
         if parts[0].size:
             store(state, addresses, join_elements(parts, size), poison, size * count)
 
     return Effect(ins, run, (register, *sources), ())
 
 
-def _joint_poison(state: State, sources: tuple[int, ...]) -> Bits | None:
-    """Which running lanes store something undefined, compressed like the values."""
+def _joint_poison(state: State, sources: tuple[int, ...], size: int) -> Bits | None:
+    """Undefined bytes of what the running lanes store (u16), compressed like the values."""
     if not state.poison or state.poison.keys().isdisjoint(sources):
         return None
-    joint = np.zeros((1, 1), np.bool_)
-    for source in sources:
-        joint = joint | state.poison.get(source, False)
-    part = active(state.full(joint), state.mask, state)
-    return part if part.any() else None
+    joint = np.zeros((1, 1), np.uint16)
+    keep = np.uint16((1 << size) - 1)
+    for index, source in enumerate(sources):
+        part = state.poison.get(source, CLEAN).astype(np.uint16) & keep
+        joint = joint | (part << np.uint16(index * size))
+    undefined = active(state.full(joint), state.mask, state)
+    return undefined if undefined.any() else None
 
 
 def _store_global(
     state: State, addresses: Bits, values: Bits, poison: Bits | None, size: int
 ) -> None:
     if poison is not None:
-        bad = inactive_filled(poison, state.mask, state)
+        bad = inactive_filled(poison != 0, state.mask, state)
         state.fail(UndefinedValueError, "an undefined value is stored to global memory", bad)
     part = active(state.full(addresses.astype(np.uint64, copy=False)), state.mask, state)
     state.memory.store(state, part, values, state.mask, size)

@@ -5,12 +5,12 @@ Source: PTX ISA 9.0, sections 9.7.6 and 9.7.7 (set, setp, selp, slct) and 9.7.9 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from exactness.virtual import floats
+from exactness.virtual import floats, poison
 from exactness.virtual.floats import FORMATS, LOAD
 from exactness.virtual.instructions import Instruction, Pair, Vector
 from exactness.virtual.operation import UNSIGNED, Builder, Elementwise, Function, Operation
@@ -46,7 +46,8 @@ def _mov(ins: Instruction, b: Builder) -> Operation:
         return _pack(ins, b, value, bits)
     if isinstance(target, Vector):
         return _unpack(ins, b, target, bits)
-    return elementwise(ins, b, _identity, bits, is_float=name in FLOAT_TYPES)
+    is_float = name in FLOAT_TYPES
+    return elementwise(ins, b, _identity, bits, is_float=is_float, poison_rule=poison.copies)
 
 
 def _pack(ins: Instruction, b: Builder, value: Vector, bits: int) -> Operation:
@@ -60,7 +61,8 @@ def _pack(ins: Instruction, b: Builder, value: Vector, bits: int) -> Operation:
         return result
 
     sources = b.sources(ins, value.elements, part)
-    return Elementwise(ins, function, sources, (b.target(ins, ins.operands[0], bits),))
+    target = b.target(ins, ins.operands[0], bits)
+    return Elementwise(ins, function, sources, (target,), poison.joined(part // 8))
 
 
 def _unpack(ins: Instruction, b: Builder, target: Vector, bits: int) -> Operation:
@@ -73,7 +75,8 @@ def _unpack(ins: Instruction, b: Builder, target: Vector, bits: int) -> Operatio
         return parts if count > 1 else parts[0]
 
     targets = tuple(b.target(ins, element, part) for element in target.elements)
-    return Elementwise(ins, function, (b.source(ins, ins.operands[1], bits),), targets)
+    source = b.source(ins, ins.operands[1], bits)
+    return Elementwise(ins, function, (source,), targets, poison.parted(part // 8, count))
 
 
 def _cvta(ins: Instruction, b: Builder) -> Operation:
@@ -97,12 +100,6 @@ def _cvta(ins: Instruction, b: Builder) -> Operation:
     return elementwise(ins, b, lambda x: x + window, bits)
 
 
-def _selp_poison(values: Sequence[Bits], poison: Sequence[Bits]) -> Bits:
-    """Only the chosen operand counts."""
-    chosen = np.where(values[2], poison[0], poison[1])
-    return chosen | poison[2]
-
-
 def _selp(ins: Instruction, b: Builder) -> Operation:
     expect_operands(ins, b, 4)
     flags_of(ins, b, ())
@@ -117,7 +114,7 @@ def _selp(ins: Instruction, b: Builder) -> Operation:
         lambda x, y, p: np.where(p, x, y),
         (*b.sources(ins, (first, second), BITS[name], is_float=is_float), predicate),
         (b.target(ins, target, BITS[name]),),
-        _selp_poison,
+        poison.selected,
     )
 
 
@@ -234,7 +231,8 @@ def _setp(ins: Instruction, b: Builder) -> Operation:
 
     if name.endswith("x2") and not pair:
         raise b.unsupported(ins, "a packed comparison needs two destinations")
-    return Elementwise(ins, results, sources, tuple(b.target(ins, t, 1) for t in targets))
+    rule = poison.compared(name.endswith("x2"), len(targets), boolean, negated)
+    return Elementwise(ins, results, sources, tuple(b.target(ins, t, 1) for t in targets), rule)
 
 
 def _set(ins: Instruction, b: Builder) -> Operation:

@@ -16,6 +16,7 @@ from exactness.virtual.instructions import Instruction, Operand, Pair
 from exactness.virtual.operation import Builder, Effect, Operation
 from exactness.virtual.ops.common import Decoder, expect_operands, flags_of, single_type
 from exactness.virtual.ops.integer import signed, unsigned
+from exactness.virtual.poison import CLEAN, everything
 from exactness.virtual.state import WARP, Bits, State
 
 _LANES = np.arange(WARP, dtype=np.int64)
@@ -112,8 +113,8 @@ def _shfl(ins: Instruction, b: Builder) -> Operation:
             by_warp(state.value(clamp), state).astype(np.int64),
         )
         lane = np.broadcast_to(lane, taking_part.shape)
-        poison = by_warp(state.poison.get(value, np.zeros((1, 1), np.bool_)), state)
-        poison = np.take_along_axis(poison | ~taking_part, lane, axis=2)
+        poison = by_warp(state.poison.get(value, CLEAN), state) | everything(~taking_part)
+        poison = np.take_along_axis(poison, lane, axis=2)
         found = np.take_along_axis(by_warp(state.value(value), state), lane, axis=2)
         state.write(targets[0], found.reshape(state.shape), poison.reshape(state.shape))
         if len(targets) == 2:
@@ -155,7 +156,8 @@ def _warp_poison(state: State, register: int, taking_part: Bits) -> Bits | None:
     poison = state.poison.get(register)
     if poison is None:
         return None
-    return to_lanes((by_warp(poison, state) & taking_part).any(axis=2), state)
+    bad = ((by_warp(poison, state) != 0) & taking_part).any(axis=2)
+    return to_lanes(everything(bad), state)
 
 
 def ballot(values: Bits) -> Bits:

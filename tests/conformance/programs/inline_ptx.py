@@ -109,7 +109,12 @@ def _rounding_modes() -> list[Program]:
             _three(f"fma_{mode}_f32", fma, "f32", "=f,f,f,f"),
             _three(f"fma_{mode}_f32_moderate", fma, "f32", "=f,f,f,f", tame=True),
             _three(
-                f"fma_{mode}_f64", f"fma.{mode}.f64 $0, $1, $2, $3;", "f64", "=d,d,d,d", tame=True
+                f"fma_{mode}_f64",
+                f"fma.{mode}.f64 $0, $1, $2, $3;",
+                "f64",
+                "=d,d,d,d",
+                tame=True,
+                refused="" if mode == "rn" else f"fma.{mode}.f64",
             ),
             _one(f"sqrt_{mode}_f32", f"sqrt.{mode}.f32 $0, $1;", "f32", "f32", "=f,f"),
             _one(f"rcp_{mode}_f32", f"rcp.{mode}.f32 $0, $1;", "f32", "f32", "=f,f"),
@@ -125,6 +130,7 @@ def _conversions() -> list[Program]:
             source.replace("s", "i"),
             target,
             constraints,
+            f"cvt.{mode}.f64.s64" if target == "f64" else "",
         )
         for mode in ("rz", "rm", "rp")
         for target, source, constraints in (
