@@ -28,6 +28,12 @@ def maximum(a, b):
 
 
 @triton.jit
+def minimum(a, b):
+    """`fminf`: a NaN gives way to a number."""
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.NONE)
+
+
+@triton.jit
 def ex2_ftz(x):
     """`ex2.approx.ftz.f32`: subnormal arguments and results are zero."""
     return tl.inline_asm_elementwise(

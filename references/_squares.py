@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from exactness import arrays
 from exactness.arithmetic import Value, fma, sum_, where
 from exactness.arithmetic.orders import halving, next_power_of_two
 
@@ -83,9 +84,36 @@ def _by_thread(h: Value, layout: Layout) -> Value:
     element = np.arange(layout.block).reshape(shape).transpose(1, 2, 0, 3)
     element = element.reshape(layout.warps, layout.lanes, -1)
     inside = element < h.shape[-1]
-    held = h[:, np.where(inside, element, 0)]
-    return held if inside.all() else where(_beside(h, inside), held, 0.0)
+    held = h[:, arrays.index_array(h.payload, np.where(inside, element, 0))]
+    return where(arrays.index_array(h.payload, inside), held, 0.0)
 
 
-def _beside(h: Value, mask: np.ndarray) -> object:
-    return mask
+def _in_thread(held: Value) -> Value:
+    """The second square is rounded; the first, then the others in order, are contracted."""
+    acc = held[..., 1] * held[..., 1]
+    for i in (0, *range(2, held.shape[-1])):
+        acc = fma(held[..., i], held[..., i], acc)
+    return acc
+
+
+def _first_exchange(only: Value) -> Value:
+    """One element a thread: its own square is contracted, its partner's was rounded.
+
+    Returns:
+        [rows, warps, 2, lanes / 2]: what the lower and the upper half of the lanes hold.
+    """
+    pairs = only.reshape(*only.shape[:-1], 2, only.shape[-1] // 2)
+    square = pairs * pairs
+    return fma(pairs, pairs, square[:, :, ::-1])
+
+
+def _over_lanes(partial: Value) -> Value:
+    """The butterfly of a warp, the largest distance first."""
+    total = sum_(partial, order=halving(partial.shape[-1]))
+    return total
+
+
+def _over_warps(partial: Value) -> Value:
+    """The same across warps, through shared memory: [rows, warps, 1] to [rows, 1]."""
+    total = sum_(partial, order=halving(partial.shape[1]), axis=1)
+    return total[:, 0]

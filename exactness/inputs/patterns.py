@@ -79,14 +79,16 @@ def _scaled_rows(
 ) -> np.ndarray:
     rows = (*shape[:-1], 1)[: len(shape)]
     exponents = rng.uniform(low, high, rows)
-    return encode_rounded(rng.standard_normal(shape) * np.exp2(exponents), fmt)
+    whole = np.floor(exponents)
+    # Near 2^exponent, without exp2, whose last bit depends on the processor.
+    scale = np.ldexp(1.0 + (exponents - whole), whole.astype(np.int64))
+    return encode_rounded(rng.standard_normal(shape) * scale, fmt)
 
 
 def log_spaced(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> np.ndarray:
     """Magnitudes over many binades, so that the order of a sum matters."""
     reach = min(12, fmt.max_exponent // 2)
     exponents = rng.integers(-reach, reach, shape)
-    # No exp2, whose last bit depends on the processor.
     return encode_rounded(_signs(rng, shape) * np.ldexp(1.0 + rng.random(shape), exponents), fmt)
 
 

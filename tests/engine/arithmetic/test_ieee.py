@@ -223,6 +223,20 @@ def test_a_payload_may_be_wider_than_its_format() -> None:
     assert (unrounded * 4.0 + 0.0).payload.tolist() == [4.0]
 
 
+def test_the_payload_before_the_last_rounding_is_kept() -> None:
+    """What a kernel would store without its final cast; exact operations have none."""
+    x, y = of(1 + 2**-7, fmt=bf16), of(1 + 2**-6, fmt=bf16)
+    product = x * y
+    assert product.unrounded is not None
+    assert product.unrounded.tolist() == [(1 + 2**-7) * (1 + 2**-6)]
+    assert product.payload.tolist() == [1 + 3 * 2**-7]
+    narrow = cast(of(1 + 2**-20), bf16)
+    assert narrow.unrounded is not None
+    assert [narrow.unrounded.tolist(), narrow.payload.tolist()] == [[1 + 2**-20], [1.0]]
+    assert (-x).unrounded is None
+    assert minimum(x, y).unrounded is None
+
+
 def test_an_operation_it_does_not_have() -> None:
     with pytest.raises(NotImplementedError, match="'ieee' has no operation 'expf'"):
         IEEE().perform(Operation("expf", (of(1.0),), f32))

@@ -1,0 +1,195 @@
+"""Input spaces: sizes, families, layouts and parameters that the strategy really draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, find, given, settings
+
+from exactness.formats import bf16, f32, tf32
+from exactness.inputs import Example, Inputs, Layout, Tensor, rows
+from exactness.inputs.patterns import FAMILIES
+from exactness.inputs.spec import ELEMENTS
+
+SPACE = Inputs(
+    {"rows": (0, 300), "n": (1, 8192)},
+    {"x": Tensor(bf16, ("rows", "n")), "weight": Tensor(f32, ("n",), ("normal", "constant"))},
+    {"eps": (1e-6, 1e-5), "exact": (True, False)},
+)
+QUICK = settings(
+    deadline=None, max_examples=60, suppress_health_check=list(HealthCheck), database=None
+)
+
+
+def collect(space: Inputs, examples: int = 400) -> list[Example]:
+    """A run's worth of examples."""
+    drawn: list[Example] = []
+
+    @settings(
+        deadline=None,
+        max_examples=examples,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        database=None,
+        derandomize=True,
+    )
+    @given(space.strategy())
+    def run(example: Example) -> None:
+        drawn.append(example)
+
+    run()
+    return drawn
+
+
+@pytest.fixture(scope="module")
+def many() -> list[Example]:
+    return collect(SPACE)
+
+
+@QUICK
+@given(SPACE.strategy())
+def test_an_example_fits_its_space(example: Example) -> None:
+    x, weight = example.tensors["x"], example.tensors["weight"]
+    assert list(example.tensors) == ["x", "weight"]
+    assert (x.format, weight.format) == ("bf16", "f32")
+    assert 0 <= x.shape[0] <= 300
+    assert 1 <= x.shape[1] <= 8192
+    assert weight.shape == x.shape[1:]
+    assert weight.family in ("normal", "constant")
+    assert example.parameters["eps"] in (1e-6, 1e-5)
+    assert isinstance(example.parameters["exact"], bool)
+    assert math.prod(x.shape) <= ELEMENTS
+
+
+def test_c63_sizes_reach_the_edges_of_every_block(many: list[Example]) -> None:
+    """C63: below, at and above a block, and no multiple of it, for every usual block size."""
+    widths = {example.tensors["x"].shape[1] for example in many}
+    for block in (16, 64, 128, 256, 1024):
+        assert any(n < block for n in widths)
+        assert any(n % block for n in widths if n > block)
+    assert {1, 255, 256, 257} <= widths
+    edges = [2**k + d for k in range(4, 13) for d in (-1, 0, 1)]
+    assert len(widths.intersection(edges)) > len(edges) / 2
+    assert any(n not in edges and n > 100 for n in widths), "the range itself is drawn from, too"
+    assert max(widths) > 4096
+
+
+def test_c62_rows_may_be_missing_and_straddle_thresholds(many: list[Example]) -> None:
+    """C22, C62: no row at all, one, and around 255 to 257."""
+    counts = {example.tensors["x"].shape[0] for example in many}
+    assert {0, 1} <= counts
+    assert {255, 256, 257} & counts
+    assert any(count % 8 for count in counts)
+
+
+def test_every_family_layout_and_parameter_is_drawn(many: list[Example]) -> None:
+    assert {example.tensors["x"].family for example in many} == set(FAMILIES)
+    assert {example.tensors["weight"].family for example in many} == {"normal", "constant"}
+    assert {example.tensors["x"].layout for example in many} == set(Layout)
+    assert {example.parameters["eps"] for example in many} == {1e-6, 1e-5}
+    assert {example.parameters["exact"] for example in many} == {True, False}
+    assert len({example.tensors["x"].seed for example in many}) > 100
+    assert any(example.tensors["x"].patches for example in many)
+
+
+def shrunk(condition: Callable[[Example], bool], space: Inputs = SPACE) -> Example:
+    limits = settings(deadline=None, max_examples=2000, database=None, derandomize=True)
+    return find(space.strategy(), condition, settings=limits)
+
+
+def test_failures_shrink_to_small_examples() -> None:
+    """A report shows the smallest failing input: one row, the smallest width, one patch."""
+    nan = shrunk(lambda example: bool(example.tensors["x"].patches and math.prod(
+        example.tensors["x"].shape)))  # fmt: skip
+    assert math.prod(nan.tensors["x"].shape) == 1
+    assert len(nan.tensors["x"].patches) == 1
+    wide = shrunk(lambda example: example.tensors["x"].shape[1] > 100)
+    assert wide.tensors["x"].shape[1] <= 127
+    assert wide.tensors["x"].layout is Layout.CONTIGUOUS
+    assert wide.tensors["x"].family == "normal"
+    assert wide.parameters == {"eps": 1e-6, "exact": True}
+
+
+def test_a_single_element_may_be_any_special_value() -> None:
+    space = rows(f32, n=(1, 4), rows=(1, 2))
+
+    def has(pattern: int) -> Callable[[Example], bool]:
+        return lambda example: pattern in example.tensors["x"].patterns()
+
+    for pattern in (0x80000000, 0x7F800000, 0x7FC00000, 0x00000001):
+        assert has(pattern)(shrunk(has(pattern), space))
+
+
+def test_patches_of_tf32_keep_its_low_bits_clear() -> None:
+    for example in collect(rows(tf32, n=(1, 40), rows=(1, 1)), 60):
+        patterns = example.tensors["x"].patterns()
+        assert not (patterns & np.uint32(0x1FFF)).any()
+
+
+def test_large_sizes_are_drawn_one_at_a_time() -> None:
+    """The budget of elements: an earlier size yields to a later one."""
+    space = Inputs({"m": (1, 4096), "k": (1, 4096)}, {"a": Tensor(bf16, ("m", "k"))})
+    shapes = [example.tensors["a"].shape for example in collect(space, 150)]
+    assert all(m * k <= ELEMENTS for m, k in shapes)
+    assert any(k > 2000 for _, k in shapes)
+    assert any(m > 2000 for m, _ in shapes)
+
+
+def test_a_lower_bound_wins_over_the_budget() -> None:
+    space = Inputs({"m": (64, 64), "k": (4096, 4096)}, {"a": Tensor(bf16, ("m", "k"))})
+    assert {example.tensors["a"].shape for example in collect(space, 5)} == {(64, 4096)}
+
+
+def test_fixed_dimensions_and_sizes_without_a_tensor() -> None:
+    space = Inputs({"n": (3, 3), "steps": (1, 50)}, {"x": Tensor(bf16, (2, "n", 4))})
+    example = collect(space, 3)[0]
+    assert example.tensors["x"].shape == (2, 3, 4)
+    assert Tensor(bf16, ()).shape({}) == ()
+
+
+def test_a_case_is_seeded_by_its_label_and_argument() -> None:
+    case = SPACE.example("case-1", rows=3, n=5)
+    again = SPACE.example("case-1", rows=3, n=5)
+    other = SPACE.example("case-2", rows=3, n=5)
+    assert case == again
+    assert case.tensors["x"].seed != other.tensors["x"].seed
+    assert case.tensors["x"].seed != case.tensors["weight"].seed
+    assert case.tensors["x"].shape == (3, 5)
+    assert case.tensors["weight"].shape == (5,)
+    assert case.parameters == {"eps": 1e-6, "exact": True}
+    chosen = SPACE.example("case-1", family="ties", rows=3, n=5, eps=1e-3)
+    assert chosen.parameters == {"eps": 1e-3, "exact": True}
+    assert {draw.family for draw in chosen.tensors.values()} == {"ties"}
+
+
+@pytest.mark.parametrize("given", [{"rows": 3}, {"rows": 3, "n": 5, "cols": 1}, {}], ids=str)
+def test_a_case_needs_every_size_and_nothing_else(given: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=r"needs every size and takes only rows, n, eps, exact"):
+        SPACE.example("label", **given)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: rows(bf16, n=(5, 4)), r"n=\(5, 4\) is not a range from 0 up"),
+        (lambda: rows(bf16, n=(-1, 4)), r"n=\(-1, 4\) is not a range"),
+        (lambda: Inputs({}, {"x": Tensor(bf16, ("n",))}), "x has dimension 'n' without a size"),
+        (lambda: rows(bf16, n=(1, 4), eps=()), "eps has no value"),
+        (lambda: Tensor(bf16, (), ("gauss",)), "family 'gauss' is unknown; known are normal"),
+    ],
+    ids=["empty", "negative", "no size", "no value", "family"],
+)
+def test_impossible_spaces_are_refused(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_rows_is_one_tensor_with_parameters() -> None:
+    made = rows(bf16, n=(1, 64), name="gate", limit=(10.0, 7.0))
+    assert made.sizes == {"rows": (0, 300), "n": (1, 64)}
+    assert made.tensors == {"gate": Tensor(bf16, ("rows", "n"))}
+    assert made.defaults() == {"limit": 10.0}
