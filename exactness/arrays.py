@@ -9,6 +9,7 @@ because torch's CPU kernels are not correctly rounded (CONTRACTS, section 1).
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -71,6 +72,13 @@ def index_array(like: Array, indices: np.ndarray) -> Array:
     if is_numpy(like):
         return indices
     return sys.modules["torch"].as_tensor(indices, device=like.device)
+
+
+def concatenate(parts: Sequence[Array], axis: int) -> Array:
+    """`parts` one after the other along `axis`."""
+    if is_numpy(parts[0]):
+        return np.concatenate(parts, axis)
+    return sys.modules["torch"].cat(list(parts), axis)
 
 
 def broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:

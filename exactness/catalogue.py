@@ -35,6 +35,7 @@ class Catalogue:
 
     def __init__(self, project: Project) -> None:
         self.project = project
+        self.broken: dict[Path, str] = {}
         digest = hashlib.sha256(str(project.root).encode()).hexdigest()[:12]
         self._package = f"_exactness_catalogue_{digest}"
         self._mount("", [])
@@ -63,19 +64,32 @@ class Catalogue:
         return sorted(file for file in folder.glob("*.py") if not file.name.startswith("_"))
 
     def load(self, file: Path) -> list[Entry]:
-        """The claims of a kernel file, in the order of their definition."""
-        module = importlib.import_module(f"{self._package}.kernels.{file.stem}")
+        """The claims of a kernel file, in the order of their definition.
+
+        Raises:
+            UsageError: the file cannot be imported.
+        """
+        try:
+            module = importlib.import_module(f"{self._package}.kernels.{file.stem}")
+        except Exception as error:
+            what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise UsageError(f"kernel file {file} cannot be imported: {what}") from error
         claims = [value for value in vars(module).values() if isinstance(value, Claim)]
         return [Entry(claim, file) for claim in claims]
 
     @functools.cached_property
     def entries(self) -> list[Entry]:
-        """All claims.
+        """All claims of the files that can be imported; see `broken` for the others.
 
         Raises:
             UsageError: two claims of one name.
         """
-        entries = [entry for file in self.files() for entry in self.load(file)]
+        entries: list[Entry] = []
+        for file in self.files():
+            try:
+                entries += self.load(file)
+            except UsageError as error:
+                self.broken[file] = str(error)
         seen: dict[str, Entry] = {}
         for entry in entries:
             other = seen.setdefault(entry.claim.name, entry)
@@ -89,13 +103,20 @@ class Catalogue:
         """The claims called `names`, or all if none are given.
 
         Raises:
-            UsageError: a name is unknown.
+            UsageError: a name is unknown; all claims are asked for and a file is broken.
         """
         known = {entry.claim.name: entry for entry in self.entries}
         unknown = [name for name in names if name not in known]
         if unknown:
-            raise UsageError(f"claim {unknown[0]!r} is unknown; known are {', '.join(known)}")
-        return [known[name] for name in names] if names else self.entries
+            also = "".join(f"; {message}" for message in self.broken.values())
+            raise UsageError(
+                f"claim {unknown[0]!r} is unknown; known are {', '.join(known)}{also}"
+            )
+        if names:
+            return [known[name] for name in names]
+        if self.broken:
+            raise UsageError(next(iter(self.broken.values())))
+        return self.entries
 
     def source_hash(self, entry: Entry) -> str:
         """SHA-256 over the claim's kernel file, its references and the code they share.

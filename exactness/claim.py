@@ -39,6 +39,14 @@ class Variant:
         return os.environ.get(self.env, "") == "1"
 
 
+@dataclass(frozen=True)
+class Equivalent:
+    """Why a mutant gives the same bits, and a check of that reason."""
+
+    reason: str
+    check: Callable[[], bool]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bench:
     """A benchmark case: its name, sizes, logical bytes and floating-point operations a call."""
@@ -67,10 +75,14 @@ class Claim:
         parameters: arguments of recorded cases that are not tensors.
         case_pattern: a regular expression with named groups that finds parameters in the name
             of a recorded case, as `_it(?P<iterations>\d+)`.
+        implied: name of a recorded case to a function that gives the inputs it was recorded on
+            but does not hold.
         runs_on: `GPU`, `GPU_ONLY` or `CPU`.
         order: "explicit" if the kernel writes its order of summation out.
         allows: numeric instructions beyond IEEE's that the kernel may use.
-        equivalent: site of a mutant to the reason why it cannot be seen.
+        equivalent: name of a mutant to the reason why it cannot be seen, and its check.
+        unrounded: a launcher with the kernel's arguments that stores f32, before the last
+            rounding; kernel and reference are then compared there too.
         variants: opt-in arithmetics.
         bench: benchmark cases.
     """
@@ -86,10 +98,12 @@ class Claim:
     mutates: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     case_pattern: str = ""
+    implied: Mapping[str, Callable[[], Mapping[str, Any]]] = field(default_factory=dict)
     runs_on: str = GPU
     order: str = "explicit"
     allows: tuple[str, ...] = ()
-    equivalent: Mapping[str, str] = field(default_factory=dict)
+    equivalent: Mapping[str, Equivalent] = field(default_factory=dict)
+    unrounded: Callable[..., Any] | None = None
     variants: Sequence[Variant] = ()
     bench: Sequence[Bench] = ()
 
@@ -147,14 +161,27 @@ class Claim:
         known = ", ".join(variant.name for variant in self.variants) or "none"
         raise KeyError(f"claim {self.name} has no variant {name!r}; known are {known}")
 
-    def call(self, arguments: Mapping[str, Any], variant: Variant | None = None) -> dict[str, Any]:
+    def call(
+        self,
+        arguments: Mapping[str, Any],
+        variant: Variant | None = None,
+        *,
+        unrounded: bool = False,
+    ) -> dict[str, Any]:
         """Run the kernel; named outputs, mutated arguments among them.
 
         Variants are said explicitly, so that the environment does not decide a check.
 
+        Args:
+            arguments: the keyword arguments.
+            variant: the opt-in variant to switch on.
+            unrounded: run the launcher that stores f32 before the last rounding instead.
+
         Raises:
             TypeError: the kernel returned something else than its outputs.
         """
+        if unrounded and self.unrounded is not None:
+            return _results(self.unrounded(**arguments), self.outputs, self.name)
         said = {v.name: v is variant for v in self.variants}
         result = self.kernel(**arguments, **said)
         results = _results(result, self.outputs, self.name)

@@ -57,6 +57,7 @@ def _project_option(function: Callable[..., R]) -> Callable[..., R]:
     help="Where kernels run: a GPU if there is one, the virtual Hopper, a GPU.",
 )
 @click.option("--examples", type=int, help="Hypothesis examples of a check.")
+@click.option("--mutants", metavar="N|all", help="Mutants of a claim that are judged.")
 @click.option("--seed", type=int, default=0, help="Added to every seed.")
 @click.option("-k", "keyword", default="", help="Only checks whose id contains this text.")
 @click.option("--report", type=_PATH, help="Write report.json into this folder.")
@@ -68,6 +69,7 @@ def verify(
     golden: Path | None,
     device: str,
     examples: int | None,
+    mutants: str | None,
     seed: int,
     keyword: str,
     report: Path | None,
@@ -78,8 +80,33 @@ def verify(
     """Check CLAIMs (all if none are named): recordings, references and kernels, bit by bit."""
     from exactness.commands import verify as command
 
-    options = command.Options(claims, golden, device, examples, seed, keyword, example, variant)
+    options = command.Options(
+        claims, golden, device, examples, mutants, seed, keyword, example, variant
+    )
     sys.exit(command.run(options, project, report))
+
+
+@main.command()
+@click.argument("claims", nargs=-1, metavar="[CLAIM]...")
+@click.option("--mutants", default="all", metavar="N|all", help="How many; default: all.")
+@click.option("--examples", type=int, help="Hypothesis examples of a default run.")
+@click.option("--seed", type=int, default=0, help="Added to every seed.")
+@click.option("--keep-witnesses", is_flag=True, help="Write the inputs that a search found.")
+@click.option("--report", type=_PATH, help="Write report.json into this folder.")
+@_project_option
+def mutants(
+    claims: tuple[str, ...],
+    mutants: str,
+    examples: int | None,
+    seed: int,
+    keep_witnesses: bool,
+    report: Path | None,
+    project: Path,
+) -> None:
+    """Show the kill matrix of CLAIMs: would the checks notice each wrong arithmetic?"""
+    from exactness.commands import mutants as command
+
+    sys.exit(command.run(claims, project, mutants, examples, seed, keep_witnesses, report))
 
 
 @main.command()

@@ -15,7 +15,7 @@ from exactness.project import Project
 from exactness.pytest_plugin import KEY
 from exactness.report import terminal
 from exactness.report.schema import Report, outcome_record
-from exactness.session import EXAMPLES, Session
+from exactness.session import EXAMPLES, Session, number_of_mutants
 
 
 def open_session(config: pytest.Config, project: Project) -> Session:
@@ -25,11 +25,13 @@ def open_session(config: pytest.Config, project: Project) -> Session:
         pytest.UsageError: an option cannot be fulfilled; pytest exits with status 4.
     """
     examples = config.getoption("exactness_examples")
+    mutants = config.getoption("exactness_mutants")
     try:
         return Session.open(
             project,
             device=config.getoption("exactness_device"),
             examples=EXAMPLES if examples is None else examples,
+            mutants=number_of_mutants(mutants),
             seed=config.getoption("exactness_seed"),
         )
     except UsageError as error:
@@ -109,7 +111,7 @@ def summarize(report: Report, reporter: Any, folder: Path | None) -> None:
     with console.capture() as captured:
         console.print(terminal.table(report))
     reporter.line(captured.get().rstrip())
-    for line in terminal.skipped(report):
+    for line in (*terminal.mutant_lines(report), *terminal.skipped(report)):
         reporter.line(line)
     if folder is not None:
         reporter.line(f"report: {report.write(folder)}")

@@ -39,11 +39,20 @@ class Machine(abc.ABC):
         return nullcontext()
 
     def run(
-        self, claim: Claim, arguments: Mapping[str, Any], variant: Variant | None = None
+        self,
+        claim: Claim,
+        arguments: Mapping[str, Any],
+        variant: Variant | None = None,
+        *,
+        unrounded: bool = False,
     ) -> dict[str, Any]:
-        """Run the kernel once on poisoned memory; named outputs."""
+        """Run the kernel (or its launcher that stores f32) once on poisoned memory.
+
+        Returns:
+            Named outputs.
+        """
         with self.session(claim), poisoned_memory():
-            return claim.call(arguments, variant)
+            return claim.call(arguments, variant, unrounded=unrounded)
 
 
 class Cuda(Machine):
@@ -63,12 +72,17 @@ class Cuda(Machine):
         return "the kernel runs on CPU tensors" if claim.runs_on == CPU else None
 
     def run(
-        self, claim: Claim, arguments: Mapping[str, Any], variant: Variant | None = None
+        self,
+        claim: Claim,
+        arguments: Mapping[str, Any],
+        variant: Variant | None = None,
+        *,
+        unrounded: bool = False,
     ) -> dict[str, Any]:
         """Run and wait, so that a fault is reported at its own launch."""
         import torch
 
-        outputs = super().run(claim, arguments, variant)
+        outputs = super().run(claim, arguments, variant, unrounded=unrounded)
         torch.cuda.synchronize()
         return outputs
 

@@ -36,6 +36,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--exactness-examples", type=int, metavar="N", help="Hypothesis examples of a check"
     )
     group.addoption(
+        "--exactness-mutants",
+        metavar="N|all",
+        help="mutants of a claim's reference that are judged; a sample unless asked for all",
+    )
+    group.addoption(
         "--exactness-seed", type=int, default=0, metavar="N", help="added to every seed"
     )
     group.addoption(

@@ -11,6 +11,7 @@ from exactness import environment
 from exactness.catalogue import Catalogue, Entry
 from exactness.checks import Check, Context, plan
 from exactness.checks.golden import GoldenCheck
+from exactness.checks.mutants import SAMPLE
 from exactness.errors import UsageError
 from exactness.golden import GoldenStore
 from exactness.machines import choose
@@ -19,6 +20,21 @@ from exactness.report.schema import Report
 
 EXAMPLES = 100
 """Hypothesis examples of a property check, unless asked otherwise."""
+
+
+def number_of_mutants(text: str | None) -> int | None:
+    """What an option of mutants means: a number, "all" (None) or nothing (the default sample).
+
+    Raises:
+        UsageError: neither a number nor "all".
+    """
+    if text is None:
+        return SAMPLE
+    if text == "all":
+        return None
+    if not text.isdecimal():
+        raise UsageError(f"mutants: {text!r} is not accepted; a number or all is")
+    return int(text)
 
 
 @dataclass(frozen=True)
@@ -35,6 +51,7 @@ class Session:
         *,
         device: str = "auto",
         examples: int = EXAMPLES,
+        mutants: int | None = SAMPLE,
         seed: int = 0,
         golden: Path | None = None,
     ) -> Session:
@@ -44,6 +61,7 @@ class Session:
             project: the project.
             device: "auto", "cpu" or "cuda".
             examples: Hypothesis examples of a property check, at least 1.
+            mutants: how many mutants of a claim are judged, at least 1; None for all.
             seed: added to all seeds.
             golden: a single recording file in place of the project's folder.
 
@@ -52,18 +70,20 @@ class Session:
         """
         if examples < 1:
             raise UsageError(f"examples: {examples} is not accepted; at least 1 is")
+        if mutants is not None and mutants < 1:
+            raise UsageError(f"mutants: {mutants} is not accepted; at least 1 or all is")
         if environment.subnormals_are_flushed():
             raise UsageError(
                 "this process flushes subnormals to zero (torch.set_flush_denormal, or a library "
                 "built with -ffast-math): no reference is right here; switch it off"
             )
         store = GoldenStore([golden]) if golden else GoldenStore.of_folder(project.golden)
-        context = Context(Catalogue(project), store, choose(device), examples, seed)
+        context = Context(Catalogue(project), store, choose(device), examples, mutants, seed)
         return cls(project, context)
 
     def checks(self, entry: Entry) -> list[Check]:
         """All checks of a claim."""
-        return plan(entry, self.context.golden)
+        return plan(entry, self.context)
 
     def replays(self, entries: Sequence[Entry]) -> list[Check]:
         """The recorded cases of the given claims alone.
@@ -98,6 +118,7 @@ class Session:
                 if entry.claim.name in checked
             },
             variants_on=self.variants_on(),
+            broken=list(catalogue.broken.values()),
             unclaimed=self.unclaimed(),
             deselected=deselected,
         )

@@ -89,6 +89,16 @@ def check_own_elements(name: str, x: torch.Tensor) -> None:
             spanned += stride * (size - 1)
 
 
+def block_of(cols: int) -> int:
+    """Columns a program handles: one block for short rows, at most 1024."""
+    return 1 << max(min(cols, 1024) - 1, 0).bit_length()
+
+
+def warps(block: int) -> int:
+    """Warps of a program, so that a thread has the 8 elements of a vector of 16-bit floats."""
+    return max(block // 256, 1)
+
+
 @dataclass(frozen=True)
 class Walk:
     """How a kernel walks several tensors of one shape: outer · middle rows of columns.

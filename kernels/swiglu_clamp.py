@@ -15,7 +15,16 @@ from exactness.claim import Bench, Claim
 from exactness.formats import bf16, f16, f32
 from exactness.inputs import Inputs, Tensor
 
-from ._layout import VECTOR, check_alike, check_float_tensor, check_positive, f32_constant, walk
+from ._layout import (
+    VECTOR,
+    block_of,
+    check_alike,
+    check_float_tensor,
+    check_positive,
+    f32_constant,
+    walk,
+    warps,
+)
 from ._math import maximum, minimum, silu
 from ._rows import inside, place, pointers
 
@@ -74,7 +83,7 @@ def swiglu_clamp(gate: torch.Tensor, up: torch.Tensor, limit: float) -> torch.Te
     if out.numel() == 0:
         return out
     way = walk(gate=gate, up=up, out=out)
-    block = min(1024, triton.next_power_of_2(way.cols))
+    block = block_of(way.cols)
     _swiglu_clamp_kernel[(way.outer * way.middle * triton.cdiv(way.cols, block),)](
         gate,
         up,
@@ -86,7 +95,7 @@ def swiglu_clamp(gate: torch.Tensor, up: torch.Tensor, limit: float) -> torch.Te
         UNIT=way.unit,
         ALIGN=VECTOR if way.aligned else 1,
         BLOCK=block,
-        num_warps=4,
+        num_warps=warps(block),
         enable_fp_fusion=False,
     )
     return out

@@ -7,6 +7,8 @@ Baseline: huggingface/candle, commit 2a13b0f, candle-kernels/src: `affine.cu` (a
 
 from __future__ import annotations
 
+import functools
+
 from exactness import arithmetic
 from exactness.arithmetic import Order, Value, cast, expf, launch, max_, sum_
 from exactness.arithmetic import sqrt as square_root
@@ -14,6 +16,7 @@ from exactness.arithmetic.orders import halving, next_power_of_two, strided
 from exactness.formats import Format
 
 
+@functools.lru_cache(maxsize=64)
 def fast_sum_order(n: int) -> Order:
     """One block of threads a row: slots from zero, strided by the block, then a halving tree."""
     block = next_power_of_two(min(1024, n))

@@ -6,6 +6,7 @@ from exactness.arithmetic.base import Arithmetic, Launch, Operation, launch
 from exactness.arithmetic.exact import Exact
 from exactness.arithmetic.functions import (
     cast,
+    concatenate,
     constant,
     div_full,
     equal,
@@ -39,6 +40,7 @@ __all__ = [
     "Order",
     "Value",
     "cast",
+    "concatenate",
     "constant",
     "div_full",
     "equal",

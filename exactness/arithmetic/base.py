@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from exactness import arrays
 from exactness.arithmetic import sites
-from exactness.arithmetic.value import Value
+from exactness.arithmetic.value import PLAIN, Value
 from exactness.arrays import Array
 from exactness.bits import Bits, as_payload, format_of
 from exactness.formats import Format
@@ -45,6 +45,11 @@ class Operation:
     def payloads(self) -> tuple[Array, ...]:
         """The operands' payloads."""
         return tuple(operand.payload for operand in self.operands)
+
+    @staticmethod
+    def rearranged(value: Value) -> Operation:
+        """The origin of a value that takes elements of another as they are."""
+        return Operation(PLAIN, (value,), value.format)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,8 @@ Each takes values and hands itself to their arithmetic; the source of its bits i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from exactness import arrays
 from exactness.arithmetic.base import Arithmetic
 from exactness.arithmetic.orders import Order
@@ -74,8 +76,14 @@ def where(condition: Array, x: Value, y: Value | float) -> Value:
     """
     if not hasattr(condition, "dtype") or arrays.dtype_name(condition) != "bool":
         raise TypeError(f"condition: {condition!r:.60} is no boolean array; compare to get one")
-    _, other = x.arithmetic._values("where", (x, y))
-    return Value(x.arithmetic, arrays.where(condition, x.payload, other.payload), x.format)
+    return x.arithmetic.operate("where", x, y, condition=condition)
+
+
+def concatenate(parts: Sequence[Value], *, axis: int = -1) -> Value:
+    """Values of one format one after the other along `axis`; no arithmetic is done."""
+    arithmetic = _arithmetic(*parts)
+    payloads = [part.payload for part in arithmetic._values("concatenate", tuple(parts))]
+    return Value(arithmetic, arrays.concatenate(payloads, axis), parts[0].format)
 
 
 def ex2_approx(x: Value, *, ftz: bool) -> Value:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from exactness import arrays
 from exactness.arithmetic.base import Operation
 from exactness.arithmetic.ieee import IEEE
 from exactness.arithmetic.value import Value
@@ -13,7 +14,7 @@ from exactness.arrays import Array
 from exactness.formats import f32
 from exactness.hopper import cuda_math, division, special
 
-_SPECIAL: Mapping[str, Callable[..., Array]] = {
+SPECIAL: Mapping[str, Callable[..., Array]] = {
     "ex2_approx": special.ex2_approx,
     "rsqrt_approx": special.rsqrt_approx,
     "sqrt_approx": special.sqrt_approx,
@@ -36,7 +37,7 @@ class Hopper(IEEE):
         Raises:
             TypeError: a special function of another format.
         """
-        function = _SPECIAL.get(operation.name)
+        function = SPECIAL.get(operation.name)
         if function is None:
             return super().perform(operation)
         if operation.format is not f32:
@@ -45,5 +46,7 @@ class Hopper(IEEE):
                 "cast before and after"
             )
         with np.errstate(all="ignore"):
-            payload = function(*operation.payloads, **operation.attributes)
+            # A payload left wider than f32 meets a unit that reads f32 registers.
+            operands = [arrays.astype(payload, "float32") for payload in operation.payloads]
+            payload = function(*operands, **operation.attributes)
         return Value(self, payload, operation.format)

@@ -108,6 +108,9 @@ class IEEE(Arithmetic):
             return arrays.astype(payload, "float64")
         return self.round(payload, operation.format, operation.attributes["mode"])
 
+    def _where(self, operation: Operation) -> Array:
+        return arrays.where(operation.attributes["condition"], *operation.payloads)
+
     def _fma(self, operation: Operation) -> Array:
         a, b, c = operation.payloads
         return fma(a, b, c, operation.format)

@@ -7,7 +7,7 @@ runs it with one of them. A mutant hits every occurrence of its site.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,10 @@ import numpy as np
 from exactness.arithmetic import sites
 from exactness.arithmetic.base import Operation
 from exactness.arithmetic.hopper import Hopper
-from exactness.arithmetic.mutations import COMPARISONS, NO_ROUNDING, Mutation, mutations
+from exactness.arithmetic.mutations import COMPARISONS, Mutation, mutations
 from exactness.arithmetic.sites import Site
-from exactness.arithmetic.value import Value
+from exactness.arithmetic.value import PLAIN, Value
 from exactness.arrays import Array
-from exactness.bits import decode, is_nan, unsigned
-
 
 _COMPARISON = "boundary"
 
@@ -44,72 +42,87 @@ class Mutant:
 
 
 @dataclass
-class _Seen:
+class Seen:
     """What a survey met at a site.
 
     Attributes:
         operation: a sample; None for a comparison.
         mutations: by name.
         constants: for each operand the numbers it had as a host constant; None if it was none.
-        consumers: sites that took the result.
+        consumers: the operations that took the result, by site; None stands for an output or a
+            comparison.
     """
 
     operation: Operation | None
     mutations: dict[str, Mutation] = field(default_factory=dict)
     constants: list[set[float | None]] = field(default_factory=list)
-    consumers: set[Site] = field(default_factory=set)
-
-    @property
-    def adds_zero(self) -> bool:
-        """Whether one operand of an addition is the constant 0 in every run."""
-        if self.operation is None or self.operation.name not in ("add", "sub"):
-            return False
-        return any(numbers == {0.0} for numbers in self.constants)
+    consumers: set[Site | None] = field(default_factory=set)
 
     def meet(self, operation: Operation) -> None:
         """Remember mutations, and which operands are always the same constant."""
-        for mutation in mutations(operation):
+        for mutation in mutations(operation, self.mutations):
             self.mutations.setdefault(mutation.name, mutation)
-        numbers = [_number(operand) for operand in operation.operands]
+        numbers = [number_of(operand) for operand in operation.operands]
         self.constants = self.constants or [set() for _ in numbers]
         for seen, number in zip(self.constants, numbers, strict=True):
             seen.add(number)
 
 
-def _number(value: Value) -> float | None:
+def source_of(value: Value) -> Operation | None:
+    """The operation that computed a value, seen through indexing and reshapes."""
+    origin = value.origin
+    while origin is not None and origin.name == PLAIN:
+        origin = origin.operands[0].origin
+    return origin
+
+
+def number_of(value: Value) -> float | None:
     """The number of a host constant; None for anything else."""
-    if value.origin is None or value.origin.name != "constant":
+    source = source_of(value)
+    if source is None or source.name != "constant":
         return None
-    return float(value.origin.attributes["number"])
+    return float(source.attributes["number"])
 
 
-class _Tracked(Hopper):
+class Tracked(Hopper):
     """Hopper's arithmetic whose products and constants remember where they come from."""
 
     def perform(self, operation: Operation) -> Value:
+        """As Hopper."""
         result = super().perform(operation)
         if operation.name in ("mul", "constant"):
             result.origin = operation
         return result
 
 
-class Survey(_Tracked):
-    """Runs references and collects their mutants; several runs add up."""
+class Survey(Tracked):
+    """Runs references and collects their mutants; several runs add up.
+
+    Attributes:
+        seen: what was met, by site, in order of the program.
+    """
 
     name = "survey"
 
     def __init__(self) -> None:
         super().__init__()
-        self._seen: dict[Site, _Seen] = {}
+        self.seen: dict[Site, Seen] = {}
         self._site_of: dict[Operation, Site] = {}
+
+    def run(self, program: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+        """As Hopper; remembers what the outputs are made of."""
+        result = super().run(program, arguments)
+        for value in result if isinstance(result, tuple) else (result,):
+            if isinstance(value, Value):
+                self._consume(value, None)
+        return result
 
     def perform(self, operation: Operation) -> Value:
         """As Hopper; remembers the site, and whose results it takes."""
         site = sites.current(operation.name)
-        self._seen.setdefault(site, _Seen(operation)).meet(operation)
+        self.seen.setdefault(site, Seen(operation)).meet(operation)
         for operand in operation.operands:
-            if operand.origin in self._site_of:
-                self._seen[self._site_of[operand.origin]].consumers.add(site)
+            self._consume(operand, site)
         result = super().perform(operation)
         result.origin = operation
         self._site_of[operation] = site
@@ -117,98 +130,35 @@ class Survey(_Tracked):
 
     def perform_comparison(self, name: str, x: Value, y: Value) -> Array:
         """As Hopper; remembers the site."""
+        self._consume(x, None)
+        self._consume(y, None)
         if name in COMPARISONS:
-            self._seen.setdefault(sites.current(name), _Seen(None))
+            self.seen.setdefault(sites.current(name), Seen(None))
         return super().perform_comparison(name, x, y)
+
+    def site_of(self, value: Value) -> Site | None:
+        """Where a value was computed; None for an input."""
+        source = source_of(value)
+        return None if source is None else self._site_of.get(source)
+
+    def _consume(self, value: Value, consumer: Site | None) -> None:
+        site = self.site_of(value)
+        if site is not None:
+            self.seen[site].consumers.add(consumer)
 
     def mutants(self) -> list[Mutant]:
         """Every mutant of every site met, in order of the program."""
         return list(self._mutants())
 
     def _mutants(self) -> Iterator[Mutant]:
-        for site, seen in self._seen.items():
+        for site, seen in self.seen.items():
             if seen.operation is None:
                 yield Mutant(site, None)
             for mutation in seen.mutations.values():
                 yield Mutant(site, mutation)
 
-    def proved_equal(self, mutant: Mutant) -> str | None:
-        """Why the mutant cannot be told from the original, or None if it was not proved.
 
-        Where all operands of the operation but one are the same constants in every run, and that
-        one has at most 16 bits, both versions are evaluated on all its values.
-        """
-        seen = self._seen[mutant.site]
-        if mutant.mutation is None or seen.operation is None:
-            return None
-        if mutant.mutation.name.startswith("contract"):
-            return self._contraction_is_exact(seen)
-        if mutant.mutation.name == "no_rounding" and self._rounded_again(seen):
-            return "the result only goes to an addition of 0, which rounds it"
-        if "order" in seen.operation.attributes:
-            return None
-        count = _exhaustively_equal(seen, mutant.mutation)
-        return f"equal on all {count:,} inputs of the operation" if count else None
-
-    def _rounded_again(self, seen: _Seen) -> bool:
-        """Whether every consumer adds 0 and rounds to the same format."""
-        consumers = [self._seen[site] for site in seen.consumers]
-        assert seen.operation is not None
-        return bool(consumers) and all(
-            other.adds_zero and other.operation and other.operation.format is seen.operation.format
-            for other in consumers
-        )
-
-    def _contraction_is_exact(self, seen: _Seen) -> str | None:
-        """A contraction cannot show when 0 is added, or when the product is exact anyway."""
-        if seen.adds_zero:
-            return "0 is added, so that product and sum round to the same"
-        assert seen.operation is not None
-        products = [
-            self._seen[self._site_of[operand.origin]]
-            for operand in seen.operation.operands
-            if operand.origin is not None and operand.origin.name == "mul"
-        ]
-        if all(_exhaustively_equal(product, NO_ROUNDING) for product in products):
-            return "the product is exact on all inputs"
-        return None
-
-
-def _exhaustively_equal(seen: _Seen, mutation: Mutation) -> int | None:
-    """Number of inputs if one operand varies, has at most 16 bits, and no value of it differs."""
-    varying = [i for i, numbers in enumerate(seen.constants) if numbers != _constant(numbers)]
-    if seen.operation is None or len(varying) != 1:
-        return None
-    if seen.operation.operands[varying[0]].format.bits > 16:
-        return None
-    return _inputs_without_difference(seen.operation, varying[0], mutation)
-
-
-def _constant(numbers: set[float | None]) -> set[float | None] | None:
-    """The set itself if it holds one number, which is not None."""
-    return numbers if len(numbers) == 1 and None not in numbers else None
-
-
-def _inputs_without_difference(
-    operation: Operation, index: int, mutation: Mutation
-) -> int | None:
-    """Number of inputs if original and mutation agree on all of them, else None."""
-    arithmetic = _Tracked()
-    fmt = operation.operands[index].format
-    patterns = np.arange(1 << fmt.bits).astype(unsigned(fmt))
-    given = decode(patterns, fmt)
-    operands = list(operation.operands)
-    operands[index] = Value(arithmetic, given, fmt)
-    trial = replace(operation, operands=tuple(operands))
-    with np.errstate(all="ignore"):
-        wrong = np.broadcast_to(mutation.perform(arithmetic, trial), given.shape)
-        right = np.broadcast_to(arithmetic.perform(trial).payload, given.shape)
-    same = (wrong == right) & (np.signbit(wrong) == np.signbit(right))
-    same |= np.isnan(wrong) & np.isnan(right)
-    return int(np.sum(~is_nan(patterns, fmt))) if bool(same.all()) else None
-
-
-class Mutated(_Tracked):
+class Mutated(Tracked):
     """Hopper's arithmetic with one mutant at work.
 
     Attributes:
@@ -229,7 +179,7 @@ class Mutated(_Tracked):
             return super().perform(operation)
         self.hits += 1
         # The mutation may itself perform the original operation: that one is left alone.
-        inner = _Tracked()
+        inner = Tracked()
         with np.errstate(all="ignore"):
             payload = mutation.perform(inner, operation)
         result = Value(self, payload, operation.format, payload)

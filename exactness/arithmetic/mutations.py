@@ -7,10 +7,9 @@ those that make sense for an operation met in a run; `arithmetic.mutants` applie
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
-
 
 from exactness import arrays
 from exactness.arithmetic import orders
@@ -265,8 +264,13 @@ def _max_with_nan(arithmetic: Arithmetic, operation: Operation) -> Array:
     return reduce_along(payload, order, axis, _keep_nan(fmax), -math.inf)
 
 
-def mutations(operation: Operation) -> Iterator[Mutation]:
-    """The mutations that make sense for an operation met in a run."""
+def mutations(operation: Operation, known: Container[str] = ()) -> Iterator[Mutation]:
+    """The mutations that make sense for an operation met in a run.
+
+    Args:
+        operation: the operation.
+        known: names of mutations that need not be looked for again.
+    """
     name, fmt = operation.name, operation.format
     if name in _PLAIN:
         widening = name == "cast" and operation.operands[0].format.precision <= fmt.precision
@@ -286,7 +290,7 @@ def mutations(operation: Operation) -> Iterator[Mutation]:
     if name == "fma":
         yield Mutation("uncontracted", _uncontracted)
     if name in ("sum", "max"):
-        yield from _reductions(operation)
+        yield from _reductions(operation, known)
 
 
 def _constants(operation: Operation) -> Iterator[Mutation]:
@@ -299,18 +303,19 @@ def _constants(operation: Operation) -> Iterator[Mutation]:
         yield Mutation("constant_rounded_twice", _constant_in(narrow=True))
 
 
-def _reductions(operation: Operation) -> Iterator[Mutation]:
+def _reductions(operation: Operation, known: Container[str]) -> Iterator[Mutation]:
     order: Order = operation.attributes["order"]
     if operation.name == "sum":
         yield Mutation("wider_accumulator", _sum_with(None, Rounding.NEAREST_EVEN))
         yield Mutation("toward_zero", _sum_with(operation.format, Rounding.TOWARD_ZERO))
         for name, build in _ORDERS.items():
-            if build(order.n) != order:
+            if f"order={name}" not in known and not build(order.n).same_sums(order):
                 yield Mutation(f"order={name}", _reduced(lambda o, build=build: build(o.n)))  # type: ignore[misc]
     else:
         yield Mutation("nan_kept", _max_with_nan)
     yield Mutation("drop_last", _reduced(orders.without_last))
-    yield Mutation("double_last", _reduced(orders.with_last_twice))
+    if operation.name == "sum":
+        yield Mutation("double_last", _reduced(orders.with_last_twice))
 
 
 COMPARISONS: Mapping[str, str] = {"lt": "le", "le": "lt", "gt": "ge", "ge": "gt"}

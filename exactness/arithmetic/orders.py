@@ -99,6 +99,15 @@ class Order:
                 hashes.append(hash(tuple(sorted((hashes[a], hashes[b])))))
         return hash((self.n, *(hashes[node] for node in self.results)))
 
+    def same_sums(self, other: Order) -> bool:
+        """Whether the trees are the same once additions of the identity are left out.
+
+        Such orders give the same sums, except that a sum of −0 alone may keep its sign.
+        """
+        shared: dict[tuple[int, int], int] = {}
+        mine = _canonical(self, shared, without_identity=True)
+        return self.n == other.n and mine == _canonical(other, shared, without_identity=True)
+
     def expression(self, element: str = "a") -> str:
         """The tree in parentheses, as `(a0+a2)+(a1+a3)`; several results are listed."""
         texts = [f"{element}{i}" for i in range(self.n)] + ["0"]
@@ -144,14 +153,24 @@ def _unwrap(text: str) -> str:
     return text[1:-1] if text.startswith("(") else text
 
 
-def _canonical(order: Order, shared: dict[tuple[int, int], int]) -> list[int]:
+def _canonical(
+    order: Order, shared: dict[tuple[int, int], int], *, without_identity: bool = False
+) -> list[int]:
     """Ids of the result trees, equal for equal trees; `shared` numbers the inner nodes."""
     ids = list(range(order.n + 1))
     for left, right in order.levels:
-        for a, b in zip(left, right, strict=True):
-            pair = (min(ids[a], ids[b]), max(ids[a], ids[b]))
-            ids.append(shared.setdefault(pair, order.n + 1 + len(shared)))
+        for a, b in zip(left.tolist(), right.tolist(), strict=True):
+            x, y = ids[a], ids[b]
+            if without_identity and order.n in (x, y):
+                ids.append(x if y == order.n else y)
+            else:
+                pair = (x, y) if x < y else (y, x)
+                ids.append(shared.setdefault(pair, order.n + 1 + len(shared)))
     return [ids[node] for node in order.results]
+
+
+_kept = functools.lru_cache(maxsize=64)
+"""Orders are asked for again and again with the same sizes, and building one walks its nodes."""
 
 
 class _Builder:
@@ -178,11 +197,13 @@ def next_power_of_two(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
+@_kept
 def sequential(n: int) -> Order:
     """Left to right: ((a0 + a1) + a2) + …."""
     return columns(np.arange(n).reshape(1, n), n, "sequential")
 
 
+@_kept
 def reverse(n: int) -> Order:
     """Right to left: ((a[n−1] + a[n−2]) + …) + a0."""
     return columns(np.arange(n)[::-1].reshape(1, n), n, "reverse")
@@ -207,6 +228,7 @@ def columns(members: np.ndarray, n: int, name: str) -> Order:
     return builder.order(name, current)
 
 
+@_kept
 def strided(n: int, slots: int) -> Order:
     """Slot t starts at the identity and adds elements t, t + slots, t + 2·slots … in order."""
     builder = _Builder(n)
@@ -217,6 +239,7 @@ def strided(n: int, slots: int) -> Order:
     return builder.order(f"strided by {slots}", current)
 
 
+@_kept
 def halving(n: int) -> Order:
     """`slot[t] += slot[t + s]` for s = n/2, n/4 … 1: also a butterfly, largest distance first.
 
@@ -232,6 +255,7 @@ def halving(n: int) -> Order:
     return builder.order("halving", current)
 
 
+@_kept
 def pairwise(n: int) -> Order:
     """Adjacent pairs, then pairs of pairs …: a butterfly, smallest distance first."""
     builder = _Builder(n)
@@ -242,7 +266,7 @@ def pairwise(n: int) -> Order:
     return builder.order("pairwise", current)
 
 
-@functools.lru_cache(maxsize=256)
+@_kept
 def triton_layout(n: int, size_per_thread: int, lanes: int, warps: int) -> Order:
     """The order of Triton's `tl.sum` over one row, Triton 3.6 and 3.7 (CONTRACTS, section 4).
 

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from exactness.arithmetic.base import Arithmetic, Operation
 
 
+PLAIN = "plain"
+"""Name of the origin of a value that only rearranges another one's elements."""
+
+
 class Value:
     """A payload, the format it is meant in, and the arithmetic that decides its operations.
 
@@ -56,7 +60,10 @@ class Value:
         return len(self.shape)
 
     def _plain(self, payload: Array) -> Value:
-        return Value(self.arithmetic, payload, self.format)
+        value = Value(self.arithmetic, payload, self.format)
+        if self.origin is not None:
+            value.origin = self.origin.rearranged(self)
+        return value
 
     def __getitem__(self, index: Any) -> Value:
         """Plain indexing; index arrays are integers or booleans."""

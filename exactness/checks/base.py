@@ -9,21 +9,45 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from exactness import arrays
 from exactness.arithmetic import Launch, Value
 from exactness.arithmetic.hopper import Hopper
 from exactness.bits import Bits, from_payload
 from exactness.catalogue import Catalogue, Entry
 from exactness.checks.outcome import Evidence, Outcome, Status
 from exactness.claim import Claim, Variant
+from exactness.formats import f32
 from exactness.golden import GoldenStore
 from exactness.inputs import Example
 from exactness.machines import Machine
 
 KERNEL_REFERENCE = "kernel = reference"
+KERNEL_REFERENCE_UNROUNDED = "kernel = reference before the last rounding"
 KERNEL_GOLDEN = "kernel = golden"
 REFERENCE_GOLDEN = "reference = golden"
 REFERENCE_DEVICES = "reference on GPU = reference on CPU"
 INPUT_KEPT = "input after = input before"
+
+
+@dataclass(frozen=True)
+class ReferenceRun:
+    """What a reference gave.
+
+    Attributes:
+        outputs: bits by name.
+        results: the same as the program returned them.
+        launches: the launches of the chain.
+    """
+
+    outputs: Mapping[str, Bits]
+    results: Mapping[str, Any]
+    launches: list[Launch]
+
+    def unrounded(self, name: str) -> Bits:
+        """An output before its last rounding, as f32 bits (a value that had none: as it is)."""
+        value = self.results[name]
+        payload = value.payload if value.unrounded is None else value.unrounded
+        return from_payload(arrays.astype(payload, "float32"), f32)
 
 
 @dataclass(frozen=True)
@@ -35,6 +59,7 @@ class Context:
         golden: the recordings.
         machine: runs kernels.
         examples: Hypothesis examples a property check draws.
+        mutants: how many mutants of a claim are judged; None for all.
         seed: added to every seed that comes from a check's id; 0 is the default run.
     """
 
@@ -42,12 +67,13 @@ class Context:
     golden: GoldenStore
     machine: Machine
     examples: int
+    mutants: int | None = None
     seed: int = 0
 
     def reference(
         self, claim: Claim, arguments: Mapping[str, Any], variant: Variant | None = None
-    ) -> tuple[dict[str, Bits], list[Launch]]:
-        """Run a claim's reference; named outputs and the launches of the chain."""
+    ) -> ReferenceRun:
+        """Run a claim's reference."""
         program = self.catalogue.reference((variant or claim).reference)
         arithmetic = Hopper()
         result = arithmetic.run(program, _copied(arguments))
@@ -57,8 +83,9 @@ class Context:
                 f"reference {claim.reference} returned {len(results)} results; "
                 f"the claim names {', '.join(claim.output_names)}"
             )
-        named = zip(claim.output_names, results, strict=True)
-        return {name: bits_of(value) for name, value in named}, arithmetic.launches
+        named = dict(zip(claim.output_names, results, strict=True))
+        outputs = {name: bits_of(value) for name, value in named.items()}
+        return ReferenceRun(outputs, named, arithmetic.launches)
 
     def compare_kernel(
         self,
@@ -69,19 +96,37 @@ class Context:
     ) -> None:
         """Run kernel and reference on an example and compare outputs and inputs."""
         where = example.label
-        expected, _ = self.reference(claim, example.arguments("cpu"), variant)
+        expected = self.reference(claim, example.arguments("cpu"), variant)
         arguments = example.arguments(self.machine.device)
         if self.machine.device == "cuda":
-            on_gpu, _ = self.reference(claim, arguments, variant)
-            for name, bits in on_gpu.items():
-                evidence.compare(REFERENCE_DEVICES, name, where, bits, expected[name])
+            on_gpu = self.reference(claim, arguments, variant)
+            for name, bits in on_gpu.outputs.items():
+                evidence.compare(REFERENCE_DEVICES, name, where, bits, expected.outputs[name])
+        if claim.unrounded is not None and variant is None:
+            self._compare_unrounded(evidence, claim, arguments, expected, where)
         actual = self.machine.run(claim, arguments, variant)
         for name, tensor in actual.items():
-            evidence.compare(KERNEL_REFERENCE, name, where, tensor, expected[name])
+            evidence.compare(KERNEL_REFERENCE, name, where, tensor, expected.outputs[name])
         for name, draw in example.tensors.items():
             if name not in claim.mutates:
                 evidence.compare(INPUT_KEPT, name, where, arguments[name], draw.tensor("cpu"))
         evidence.cases += 1
+
+
+    def _compare_unrounded(
+        self,
+        evidence: Evidence,
+        claim: Claim,
+        arguments: Mapping[str, Any],
+        expected: ReferenceRun,
+        where: str,
+    ) -> None:
+        """The same kernel storing f32: differences that the last rounding would hide."""
+        wide = self.machine.run(claim, arguments, unrounded=True)
+        for name in claim.outputs:
+            evidence.compare(
+                KERNEL_REFERENCE_UNROUNDED, name, where, wide[name], expected.unrounded(name)
+            )
 
 
 def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,6 +199,7 @@ class Check(abc.ABC):
             reproduction="" if status is Status.PASSED else evidence.reproduction,
             not_run=tuple(evidence.not_run),
             vacuous=evidence.vacuous,
+            judgements=tuple(evidence.judgements),
             notes=tuple(evidence.notes),
             seconds=time.perf_counter() - started,
         )

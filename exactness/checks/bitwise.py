@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from exactness.catalogue import Entry
 from exactness.checks.base import KERNEL_REFERENCE, Check, Context
-from exactness.checks.outcome import Evidence, Mismatch
+from exactness.checks.outcome import Evidence
 from exactness.claim import Variant
 from exactness.inputs import Example
 from exactness.inputs.patterns import FAMILIES, seed_of
@@ -35,12 +35,17 @@ class CaseCheck(Check):
         """One example a family."""
         if not runs(self, context, evidence):
             return
-        for family in FAMILIES:
-            label = f"{self.node_id}/{family}/{context.seed}"
-            example = self.claim.inputs.example(label, family=family, **self.case)
+        for _, example in self.examples(context):
             context.compare_kernel(evidence, self.claim, example)
             if evidence.failed and not evidence.reproduction:
                 evidence.reproduction = reproduction(self, example)
+
+
+    def examples(self, context: Context) -> Iterator[tuple[str, Example]]:
+        """The family and the example, one a family."""
+        for family in FAMILIES:
+            label = f"{self.node_id}/{family}/{context.seed}"
+            yield family, self.claim.inputs.example(label, family=family, **self.case)
 
 
 class PropertyCheck(Check):
@@ -178,18 +183,16 @@ def _hypothesis(strategy: Any, test: Callable[[Example], None], examples: int, s
         run()
 
 
+def drawn_examples(strategy: Any, count: int, seed: int) -> list[Example]:
+    """The examples that a search with this seed goes through when it finds nothing."""
+    found: list[Example] = []
+    _hypothesis(strategy, found.append, count, seed)
+    return found
+
+
 def reproduction(check: Check, example: Example, variant: Variant | None = None) -> str:
     """A command line that shows the failure again."""
     option = f" --variant {variant.name}" if variant else ""
     return f"exactness verify {check.claim.name}{option} --example '{example.to_json()}'"
 
 
-__all__ = [
-    "CaseCheck",
-    "ExampleCheck",
-    "Mismatch",
-    "PropertyCheck",
-    "VariantCheck",
-    "reproduction",
-    "search",
-]

@@ -35,24 +35,31 @@ class GoldenCheck(Check):
             f"exactness verify {self.claim.name} --golden {self.case.file.path} -k {self.id}"
         )
         recorded = self.case.load()
-        arguments = self._arguments(recorded)
+        arguments = self.arguments(recorded)
         outputs = {n: t for n, t in recorded.items() if n in self.claim.output_names}
         rest = [n for n in recorded if n not in arguments and n not in outputs]
         if not outputs:
             names = ", ".join(self.claim.output_names)
             evidence.problem(f"{self.case.key} records none of {names}")
             return
-        expected, launches = context.reference(self.claim, arguments)
-        self._compare_launches(evidence, launches, {name: recorded[name] for name in rest})
+        run = context.reference(self.claim, arguments)
+        self._compare_launches(evidence, run.launches, {name: recorded[name] for name in rest})
         for name, tensor in outputs.items():
-            evidence.compare(REFERENCE_GOLDEN, name, self.case.key, expected[name], tensor)
+            evidence.compare(REFERENCE_GOLDEN, name, self.case.key, run.outputs[name], tensor)
         self._compare_kernel(context, evidence, arguments, outputs)
         evidence.cases += 1
 
-    def _arguments(self, recorded: Mapping[str, Bits]) -> dict[str, Any]:
+    def arguments(self, recorded: Mapping[str, Bits]) -> dict[str, Any]:
+        """The arguments of the case: tensors, recorded or implied, and parameters.
+
+        Raises:
+            KeyError: an input is neither recorded nor implied.
+        """
         parameters = {**self.claim.case_parameters(self.case.name), **self.case.parameters}
-        tensors = {n: recorded[n] for n in self.claim.inputs.tensors if n in recorded}
-        missing = [n for n in self.claim.inputs.tensors if n not in recorded]
+        implied = self.claim.implied.get(self.case.name, dict)()
+        given = {name: Bits.of(tensor) for name, tensor in implied.items()} | recorded
+        tensors = {n: given[n] for n in self.claim.inputs.tensors if n in given}
+        missing = [n for n in self.claim.inputs.tensors if n not in given]
         if missing:
             raise KeyError(f"{self.case.file.path}: {self.case.key} lacks the input {missing[0]!r}")
         return {**tensors, **parameters}

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
+from exactness.checks.sensitivity import Judgement
 from exactness.compare import BitDiff, Verdict, compare
 
 
@@ -56,6 +57,7 @@ class Outcome:
         reproduction: one line that shows the failure again.
         not_run: edges that could not be compared, with the reason.
         vacuous: comparisons of empty tensors.
+        judgements: what became of mutants.
         notes: further findings.
         seconds: duration.
     """
@@ -74,6 +76,7 @@ class Outcome:
     reproduction: str = ""
     not_run: tuple[str, ...] = ()
     vacuous: int = 0
+    judgements: tuple[Judgement, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -86,6 +89,7 @@ class Evidence:
         self.edges: dict[str, int] = {}
         self.max_ulps: float = 0
         self.vacuous = 0
+        self.judgements: list[Judgement] = []
         self.mismatches: list[Mismatch] = []
         self.problems: list[str] = []
         self.not_run: dict[str, None] = {}

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from exactness.catalogue import Entry
-from exactness.checks.base import Check
+from exactness.checks import witnesses
+from exactness.checks.base import Check, Context
 from exactness.checks.bitwise import CaseCheck, PropertyCheck, VariantCheck
 from exactness.checks.golden import GoldenCheck
 from exactness.checks.missing import MissingGoldenCheck
-from exactness.golden import GoldenStore
+from exactness.checks.mutants import MutantsCheck
+from exactness.checks.witness import WitnessCheck
 
 
-def plan(entry: Entry, golden: GoldenStore) -> list[Check]:
+def plan(entry: Entry, context: Context) -> list[Check]:
     """All checks of a claim, in the order in which they are most telling."""
     claim = entry.claim
     prefixes = tuple(claim.golden)
-    cases = golden.cases(prefixes)
+    cases = context.golden.cases(prefixes)
     recorded = {case.prefix for case in cases}
     checks: list[Check] = [GoldenCheck(entry, case) for case in cases]
     checks += [MissingGoldenCheck(entry, prefix) for prefix in prefixes if prefix not in recorded]
     checks += [CaseCheck(entry, case) for case in claim.cases]
     checks.append(PropertyCheck(entry))
     checks += [VariantCheck(entry, variant) for variant in claim.variants]
+    if witnesses.path_of(context.catalogue.project, claim.name).is_file():
+        checks.append(WitnessCheck(entry))
+    checks.append(MutantsCheck(entry))
     return checks

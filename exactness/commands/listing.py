@@ -23,7 +23,7 @@ def run(project: Path, as_json: bool) -> int:
     found = Project.find(project)
     catalogue = Catalogue(found)
     golden = GoldenStore.of_folder(found.golden)
-    rows = [_row(entry, found, golden) for entry in catalogue.entries]
+    rows = [_row(entry, found, golden) for entry in catalogue.select(())]
     console = Console(soft_wrap=True)
     if as_json:
         console.print(json.dumps({"schema_version": 1, "claims": rows}, indent=1), markup=False)

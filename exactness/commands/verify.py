@@ -17,7 +17,7 @@ from exactness.inputs import Example
 from exactness.project import Project
 from exactness.report.schema import outcome_record
 from exactness.report.terminal import print_report
-from exactness.session import EXAMPLES, Session
+from exactness.session import EXAMPLES, Session, number_of_mutants
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Options:
     golden: Path | None = None
     device: str = "auto"
     examples: int | None = None
+    mutants: str | None = None
     seed: int = 0
     keyword: str = ""
     example: str | None = None
@@ -44,6 +45,7 @@ def run(options: Options, project: Path, report_folder: Path | None) -> int:
         Project.find(project),
         device=options.device,
         examples=EXAMPLES if options.examples is None else options.examples,
+        mutants=number_of_mutants(options.mutants),
         seed=options.seed,
         golden=options.golden,
     )
@@ -52,7 +54,7 @@ def run(options: Options, project: Path, report_folder: Path | None) -> int:
     if not chosen:
         raise UsageError(f"-k {options.keyword!r} selects none of {len(checks)} checks")
     console = Console(soft_wrap=True)
-    outcomes = [outcome_record(outcome) for outcome in _run(session, chosen, console)]
+    outcomes = [outcome_record(outcome) for outcome in run_checks(session, chosen, console)]
     report = session.report(outcomes, deselected=len(checks) - len(chosen))
     print_report(report, console)
     if report_folder is not None:
@@ -89,7 +91,8 @@ def _example(entries: list[Entry], options: Options) -> Check:
     return ExampleCheck(entries[0], example, variants.get(options.variant or ""))
 
 
-def _run(session: Session, checks: list[Check], console: Console) -> Iterator[Outcome]:
+def run_checks(session: Session, checks: list[Check], console: Console) -> Iterator[Outcome]:
+    """Run checks under a progress bar."""
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("checks", total=len(checks))

@@ -76,6 +76,7 @@ class Report:
         outcomes: one a check, as plain data.
         variants_on: opt-in variants that the environment switches on.
         sources: claim to the SHA-256 of its kernel and reference files.
+        broken: messages about kernel files that could not be imported.
         unclaimed: prefixes of recordings that no claim of the catalogue names.
         deselected: checks that were left out on request.
     """
@@ -85,6 +86,7 @@ class Report:
     outcomes: Sequence[Mapping[str, Any]]
     variants_on: Sequence[str] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
+    broken: Sequence[str] = ()
     unclaimed: Mapping[str, int] = field(default_factory=dict)
     deselected: int = 0
 
@@ -134,6 +136,7 @@ class Report:
             "variants_on": list(self.variants_on),
             "sources": dict(self.sources),
             "totals": self.totals,
+            "broken": list(self.broken),
             "recordings_without_claim": dict(self.unclaimed),
             "checks": [dict(outcome) for outcome in self.outcomes],
         }

@@ -52,6 +52,38 @@ def table(report: Report) -> Table:
     return rows
 
 
+def kill_matrix(outcome: Mapping[str, Any]) -> Table:
+    """What became of each mutant of a claim."""
+    rows = Table(box=None, pad_edge=False, header_style="bold", title=outcome["claim"])
+    rows.add_column("mutant", min_width=36)
+    rows.add_column("fate")
+    rows.add_column("by", min_width=24)
+    for title in ("differing", "of", "runs"):
+        rows.add_column(title, justify="right")
+    for each in outcome["judgements"]:
+        before = " (before the last rounding)" if each["before_last_rounding"] else ""
+        rows.add_row(
+            each["mutant"],
+            Text(each["fate"], style="bold red" if each["fate"] == "survived" else ""),
+            (each["by"] or each["reason"]) + before,
+            f"{each['differing']:,}",
+            f"{each['compared']:,}",
+            "—" if each["runs"] is None else str(each["runs"]),
+        )
+    return rows
+
+
+def mutant_lines(report: Report) -> Iterator[str]:
+    """One line a claim: how many mutants were judged and what became of them."""
+    for outcome in report.outcomes:
+        if outcome["judgements"]:
+            fates = [judgement["fate"] for judgement in outcome["judgements"]]
+            counts = ", ".join(f"{fates.count(fate)} {fate}" for fate in dict.fromkeys(fates))
+            slowest = max((j["runs"] or 0 for j in outcome["judgements"]), default=0)
+            power = f"; at most {slowest} runs to see each with 99.9 %" if slowest > 1 else ""
+            yield f"mutants: {outcome['claim']}, {outcome['notes'][0]}: {counts}{power}"
+
+
 def result(row: ClaimRow) -> str:
     """The counts of a claim's checks by status."""
     counts = [(status, row.count(status)) for status in Status]
@@ -87,6 +119,7 @@ def skipped(report: Report) -> Iterator[str]:
     for row in report.rows:
         for reason, count in row.not_run.items():
             yield f"not run: {row.claim}, {count} × {reason}"
+    yield from report.broken
     if report.unclaimed:
         listed = ", ".join(f"{name} ({count})" for name, count in report.unclaimed.items())
         yield f"recorded, without a claim yet: {listed}"
@@ -106,6 +139,6 @@ def print_report(report: Report, console: Console) -> None:
     for line in header(report):
         console.print(line, highlight=False, markup=False)
     console.print(table(report))
-    for line in (*skipped(report), *failures(report)):
+    for line in (*mutant_lines(report), *skipped(report), *failures(report)):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print(last_line(report), highlight=False, markup=False)

@@ -17,10 +17,11 @@ from exactness.virtual.floats import check_host
 from exactness.virtual.instructions import Entry, Param, Variable
 from exactness.virtual.memory import GlobalMemory
 from exactness.virtual.operation import UNSIGNED
+from exactness.virtual.order import PartialOrder
 from exactness.virtual.program import Program, decode_entry
 from exactness.virtual.scheduler import Scheduler
-from exactness.virtual.shared import SHARED_BASE, PartialOrder, SharedMemory
-from exactness.virtual.special import special_value
+from exactness.virtual.shared import SHARED_BASE, SharedMemory
+from exactness.virtual.special_registers import special_value
 from exactness.virtual.state import WARP, Bits, State
 
 LANES = 1 << 15

@@ -21,22 +21,8 @@ from exactness.virtual.errors import (
     OutOfBoundsError,
     WriteConflictError,
 )
+from exactness.virtual.lanes import WORDS, differs, indices, part_of, place, spread
 from exactness.virtual.state import Bits, Mask, State
-
-SHARED_WINDOW = 1 << 56
-"""Generic addresses of shared memory start here."""
-LOCAL_WINDOW = 1 << 57
-"""Generic addresses of local memory start here."""
-
-WORDS: dict[int, Any] = {
-    1: np.dtype(np.uint8),
-    2: np.dtype(np.uint16),
-    4: np.dtype(np.uint32),
-    8: np.dtype(np.uint64),
-    # 16 bytes move fastest as a native type of that size; the values are never looked at.
-    16: np.dtype(np.complex128),
-}
-"""The type that moves an access of so many bytes in one piece."""
 
 ATOMIC_OWNER = np.int64(-1)
 
@@ -232,7 +218,7 @@ class GlobalMemory:
         inside: Bits | None,
     ) -> None:  # fmt: skip
         assert region.owners is not None
-        me = part_of(writer_ids(state), addresses.shape, mask, state, inside)
+        me = part_of(state.writers(), addresses.shape, mask, state, inside)
         for granule in self.granules(region, addresses, size):
             owner = region.owners.take(granule)
             foreign = (owner != 0) & ((owner >> 32) != (me >> 32))
@@ -300,7 +286,7 @@ class GlobalMemory:
         """
         if region.owners is None:
             region.owners = np.zeros(-(-region.data.size // self.granule), np.int64)
-        me = part_of(writer_ids(state), addresses.shape, mask, state, inside)
+        me = part_of(state.writers(), addresses.shape, mask, state, inside)
         clash = np.zeros(addresses.shape, np.bool_)
         for granule in self.granules(region, addresses, size):
             owner = region.owners.take(granule)
@@ -317,54 +303,6 @@ class GlobalMemory:
             )
             region.owners[granule] = me
         return clash
-
-
-def writer_ids(state: State) -> Bits:
-    """Per lane: block + 1, barrier epoch and thread, packed into an int64."""
-    block = np.arange(state.first_block + 1, state.first_block + state.blocks + 1, dtype=np.int64)
-    thread = np.arange(state.threads, dtype=np.int64)
-    return ((block << 32) | (state.epochs << 10))[:, None] | thread
-
-
-def indices(addresses: Bits, start: int, size: int) -> Bits:
-    """Word numbers of aligned addresses."""
-    offsets = (addresses - np.uint64(start)).view(np.int64)
-    return offsets >> (size.bit_length() - 1) if size > 1 else offsets
-
-
-def differs(x: Bits, y: Bits) -> Bits:
-    """Where words differ, bit for bit."""
-    if x.dtype == np.complex128:
-        pairs = x.view(np.uint64) != np.ascontiguousarray(y).view(np.uint64)
-        return pairs.reshape(*x.shape, 2).any(axis=-1)
-    return np.asarray(x != y)
-
-
-def part_of(
-    full: Bits, shape: tuple[int, ...], mask: Mask, state: State, inside: Bits | None
-) -> Bits:
-    """A (blocks, threads) array cut down to the lanes that an access stands for."""
-    if mask is not None:
-        full = full[np.broadcast_to(mask, state.shape)]
-    if inside is not None:
-        return full[inside if inside.ndim == 1 else np.broadcast_to(inside, full.shape)]
-    return full
-
-
-def place(part: Bits, inside: Bits | None) -> Bits:
-    """The inverse of indexing with `inside`."""
-    if inside is None:
-        return part
-    whole = np.zeros(inside.shape, np.bool_)
-    whole[inside] = part
-    return whole
-
-
-def spread(part: Bits, mask: Mask, state: State) -> Bits:
-    """The inverse of indexing with the mask: lanes of (blocks, threads)."""
-    if mask is None:
-        return np.broadcast_to(part, state.shape)
-    return place(part, np.broadcast_to(mask, state.shape))
 
 
 def _merged(regions: list[Region]) -> Region:

@@ -1,19 +1,14 @@
-"""A kernel decoded for execution: basic blocks of operations, with two analyses.
-
-Definite assignment finds the registers that some path reads before writing them: only those can
-be undefined from the start. Liveness finds where a register is read for the last time, so that
-its array can be freed, and the results that nobody reads.
-"""
+"""A kernel decoded for execution: basic blocks of operations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from exactness.virtual import ops
+from exactness.virtual import analysis, ops
+from exactness.virtual.builder import Builder
 from exactness.virtual.instructions import Entry, Guard, Instruction, Operand, Symbol
-from exactness.virtual.operation import Builder, Operation
+from exactness.virtual.operation import Operation
 from exactness.virtual.ops.common import BITS, types_of
 
 
@@ -120,8 +115,8 @@ def decode_entry(entry: Entry) -> Program:
         block.end.kind == "barrier" and (block.end.arrive_only or block.end.barrier[1] >= 0)
         for block in blocks
     )
-    program.maybe_undefined = _maybe_undefined(program)
-    _liveness(program)
+    program.maybe_undefined = analysis.maybe_undefined(program)
+    analysis.liveness(program)
     return program
 
 
@@ -229,104 +224,3 @@ def _granules(entry: Entry) -> tuple[int, int]:
             count = next((int(w[1:]) for w in words if w in ("v2", "v4", "v8")), 1)
             outside = min(outside, element if ins.opcode != "st" else element * count)
     return shared, outside
-
-
-def _bits(numbers: Iterable[int]) -> int:
-    result = 0
-    for number in numbers:
-        result |= 1 << number
-    return result
-
-
-def _given(program: Program) -> int:
-    """Registers filled before the launch."""
-    builder = program.builder
-    return _bits(
-        (*builder.literals, *builder.specials.values(), *builder.symbols.values(), *builder.params)
-    )
-
-
-def _reads(operation: Operation) -> tuple[int, ...]:
-    if operation.guard is None:
-        return operation.sources
-    return (*operation.sources, operation.guard[0])
-
-
-def _maybe_undefined(program: Program) -> frozenset[int]:
-    """Forward analysis: assigned on every path from the entry."""
-    everything = (1 << len(program.builder.widths)) - 1
-    assigned = [everything] * len(program.blocks)
-    assigned[0] = _given(program)
-    written = [_bits(t for op in block.operations if op.guard is None for t in op.targets)
-               for block in program.blocks]  # fmt: skip
-    work = [0]
-    visited: set[int] = set()
-    while work:
-        number = work.pop()
-        visited.add(number)
-        out = assigned[number] | written[number] | _reduction_bits(program.blocks[number])
-        for successor in program.blocks[number].successors(number):
-            if assigned[successor] & ~out or successor not in visited:
-                assigned[successor] &= out
-                work.append(successor)
-    found: set[int] = set()
-    for number, block in enumerate(program.blocks):
-        known = assigned[number]
-        for operation in block.operations:
-            found.update(s for s in _reads(operation) if not known >> s & 1)
-            if operation.guard is None:
-                known |= _bits(operation.targets)
-        found.update(s for s in block.end.sources() if not known >> s & 1)
-    return frozenset(found)
-
-
-def _reduction_bits(block: Block) -> int:
-    reduction = block.end.reduction
-    return 0 if reduction is None or block.end.guard is not None else 1 << reduction[1]
-
-
-def _liveness(program: Program) -> None:
-    """Backward analysis: fill in `kills` and the builder's `unread`."""
-    blocks = program.blocks
-    live_in = [0] * len(blocks)
-    changed = True
-    while changed:
-        changed = False
-        for number in reversed(range(len(blocks))):
-            live = _transfer(blocks[number], _live_out(program, live_in, number))
-            if live != live_in[number]:
-                live_in[number], changed = live, True
-    keep = _given(program)
-    for number, block in enumerate(blocks):
-        live = _live_out(program, live_in, number) | _bits(block.end.sources()) | keep
-        for operation in reversed(block.operations):
-            _mark(program, operation, live)
-            live = _before(operation, live)
-
-
-def _live_out(program: Program, live_in: list[int], number: int) -> int:
-    live = 0
-    for successor in program.blocks[number].successors(number):
-        live |= live_in[successor]
-    return live
-
-
-def _transfer(block: Block, live: int) -> int:
-    live |= _bits(block.end.sources())
-    for operation in reversed(block.operations):
-        live = _before(operation, live)
-    return live
-
-
-def _before(operation: Operation, live: int) -> int:
-    if operation.guard is None:
-        live &= ~_bits(operation.targets)
-    return live | _bits(_reads(operation))
-
-
-def _mark(program: Program, operation: Operation, live: int) -> None:
-    """Registers that die here; results that were dead before they were written."""
-    if operation.targets and not any(live >> target & 1 for target in operation.targets):
-        program.builder.unread.add(id(operation.instruction))
-    touched = dict.fromkeys((*_reads(operation), *operation.targets))
-    operation.kills = tuple(number for number in touched if not live >> number & 1)

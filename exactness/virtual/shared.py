@@ -1,14 +1,10 @@
 """Shared memory of a chunk of blocks, with what is undefined and who touched what.
 
 Bytes are tracked in granules, the smallest element that the kernel moves. A granule knows which of
-its bytes are undefined, and which warp wrote it since the block's last barrier. Reads since the last
-barrier are kept in a list and looked at only when a write follows. Warps that touch one granule
+its bytes are undefined, and which warp wrote it since the block's last barrier. Reads since then
+are kept in a list and looked at only when a write follows. Warps that touch one granule
 between barriers, one of them writing, race; a write of the value that is there already does not.
 Lanes of one warp are taken to run in step, as `bar.warp.sync` exchanges rely on.
-
-Barriers that only some warps meet at, or that a warp passes without waiting, order some warps and
-not others. Kernels that have such barriers keep a vector clock for every warp, and an access
-races only if the other warp's is not before it in that order.
 """
 
 from __future__ import annotations
@@ -24,55 +20,15 @@ from exactness.virtual.errors import (
     SharedRaceError,
     VirtualHopperError,
 )
-from exactness.virtual.memory import WORDS, differs, spread
-from exactness.virtual.state import WARP, Bits, Mask, State
+from exactness.virtual.lanes import WORDS, differs, spread
+from exactness.virtual.order import PartialOrder
+from exactness.virtual.state import Bits, Mask, State
 
 SHARED_BASE = 1024
 """Shared addresses start here: the hardware keeps the first KiB to itself."""
 
 _MANY = np.uint8(255)
 """The writer of a granule that several warps wrote by atomics."""
-
-
-class PartialOrder:
-    """Vector clocks: which accesses of other warps are before a warp's own.
-
-    Attributes:
-        clocks: (blocks, warps, warps) i32; [b, w, u] is the time up to which warp w has seen u.
-    """
-
-    def __init__(self, blocks: int, warps: int) -> None:
-        """Every warp at time 1, having seen nobody."""
-        self.clocks = np.zeros((blocks, warps, warps), np.int32)
-        self.clocks[:, np.arange(warps), np.arange(warps)] = 1
-
-    def time(self, block: Bits, warp: Bits) -> Bits:
-        """The present time of warps (numbered from 1) of blocks."""
-        own = warp.astype(np.int64) - 1
-        return self.clocks[block, own, own]
-
-    def seen(self, block: Bits, warp: Bits, other: Bits) -> Bits:
-        """Up to when `warp` has seen `other`; others than warps (0, atomics) never."""
-        index = other.astype(np.int64) - 1
-        known = (index >= 0) & (index < self.clocks.shape[2])
-        mine = np.maximum(warp.astype(np.int64) - 1, 0)
-        return np.where(known, self.clocks[block, mine, np.where(known, index, 0)], 0)
-
-    def snapshot(self, present: Bits) -> Bits:
-        """What warps that arrive bring along: (blocks, warps) present to (blocks, warps) times."""
-        brought = np.where(present[:, :, None], self.clocks, 0).max(axis=1)
-        self._tick(present)
-        return np.asarray(brought)
-
-    def meet(self, waiting: Bits, brought: Bits) -> None:
-        """Warps that waited (blocks, warps) have now seen all that was brought."""
-        joined = np.maximum(self.clocks, brought[:, None, :])
-        self.clocks = np.where(waiting[:, :, None], joined, self.clocks)
-
-    def _tick(self, present: Bits) -> None:
-        """What a warp does after it arrived is later than what it brought."""
-        warps = np.arange(present.shape[1])
-        self.clocks[:, warps, warps] += present.astype(np.int32)
 
 
 _NO_TIME = np.zeros((1, 1), np.int32)
@@ -317,7 +273,7 @@ class SharedMemory:
 
 def warps(state: State, shape: tuple[int, ...], mask: Mask) -> Bits:
     """Warp + 1 of every lane of an access (u8); several warps' common lanes count as the first."""
-    numbers = (np.arange(state.threads) // WARP + 1).astype(np.uint8)[None, :]
+    numbers = state.warp_numbers
     if mask is not None:
         return np.broadcast_to(numbers, state.shape)[np.broadcast_to(mask, state.shape)]
     return np.broadcast_to(numbers, state.shape) if shape == state.shape else numbers

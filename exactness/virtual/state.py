@@ -69,6 +69,7 @@ class State:
         copy_group: per lane, the number of the group that is being filled.
         local: private memory of every lane, (blocks, threads, bytes).
         local_valid: which of its bytes were written.
+        warp_numbers: per thread, the number of its warp, from 1 (u8, (1, threads)).
     """
 
     grid: tuple[int, int, int]
@@ -88,11 +89,31 @@ class State:
     copy_group: Bits | None = None
     local: Bits | None = None
     local_valid: Bits | None = None
+    warp_numbers: Bits = None
+    _writers: Bits | None = None
+
+    def __post_init__(self) -> None:
+        """Number the warps."""
+        self.warp_numbers = (np.arange(self.threads) // WARP + 1).astype(np.uint8)[None, :]
 
     @property
     def shape(self) -> tuple[int, int]:
         """(blocks, threads)."""
         return self.blocks, self.threads
+
+    def next_epoch(self, blocks: Bits | slice) -> None:
+        """These blocks have passed a barrier of all their threads."""
+        self.epochs[blocks] += 1
+        self._writers = None
+
+    def writers(self) -> Bits:
+        """Per lane: block + 1, barrier epoch and thread, packed into an i64."""
+        if self._writers is None:
+            first = self.first_block + 1
+            block = np.arange(first, first + self.blocks, dtype=np.int64)
+            thread = np.arange(self.threads, dtype=np.int64)
+            self._writers = ((block << 32) | (self.epochs << 10))[:, None] | thread
+        return self._writers
 
     def value(self, index: int) -> Bits:
         """The array of a register."""

@@ -26,13 +26,13 @@ DROPPED_TAIL = (
     "mask=col < n_cols - 1, other=0.0)\n        x = x.to",
 )
 ZERO_SIGN = (
-    "(x.to(tl.float32) * inv).to(tl.bfloat16)",
-    "(x.to(tl.float32) * inv + 0.0).to(tl.bfloat16)",
+    "(x.to(tl.float32) * inv).to(out",
+    "(x.to(tl.float32) * inv + 0.0).to(out",
 )
 UNROUNDED_SQUARE = ("acc + _round_bf16(x * x)", "acc + x * x")
 UNWRITTEN = (
-    "(x.to(tl.float32) * inv).to(tl.bfloat16), mask=col < n_cols)",
-    "(x.to(tl.float32) * inv).to(tl.bfloat16), mask=col < n_cols - 1)",
+    "tl.store(out_row + col, out, mask=col < n_cols)",
+    "tl.store(out_row + col, out, mask=col < n_cols - 1)",
 )
 CHANGED_INPUT = ("    return out\n\n\nCLAIM", "    x[0, 0] = 1.0\n    return out\n\n\nCLAIM")
 

@@ -8,24 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from exactness.virtual.builder import Builder
 from exactness.virtual.instructions import Instruction
-from exactness.virtual.operation import Builder, Operation
+from exactness.virtual.operation import Operation
 from exactness.virtual.ops import (
     async_copy,
     atomic,
     convert,
+    extended,
     floating,
     integer,
     logic,
     matrix_load,
     memory,
     move,
+    special_function,
     warp,
 )
 from exactness.virtual.ops.common import FLOAT_TYPES, Decoder, types_of
 
 _OTHERS: Mapping[str, Decoder] = {
     **logic.TABLE,
+    **extended.TABLE,
+    **special_function.TABLE,
     **move.TABLE,
     **convert.TABLE,
     **memory.TABLE,

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from exactness.virtual.builder import Builder
 from exactness.virtual.instructions import Instruction
-from exactness.virtual.memory import WORDS
-from exactness.virtual.operation import Builder, Effect, Operation
+from exactness.virtual.lanes import WORDS, active
+from exactness.virtual.operation import Effect, Operation
 from exactness.virtual.ops.common import Decoder, flags_of
-from exactness.virtual.ops.memory import active, effective
+from exactness.virtual.ops.spaces import effective
 from exactness.virtual.shared import warps
 from exactness.virtual.state import AsyncCopy, Bits, State
 

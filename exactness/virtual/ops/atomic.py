@@ -17,15 +17,18 @@ from typing import Any
 import numpy as np
 
 from exactness.virtual import floats
+from exactness.virtual.builder import Builder
 from exactness.virtual.errors import OrderDependenceError, UndefinedValueError
 from exactness.virtual.floats import FORMATS
 from exactness.virtual.instructions import Instruction, Symbol
-from exactness.virtual.memory import ATOMIC_OWNER, Region, indices, spread
-from exactness.virtual.operation import Builder, Effect, Operation
+from exactness.virtual.lanes import active, inactive_filled, indices, spread
+from exactness.virtual.memory import ATOMIC_OWNER, Region
+from exactness.virtual.operation import Effect, Operation
 from exactness.virtual.ops.common import BITS, FLOAT_TYPES, Decoder, flags_of, single_type
 from exactness.virtual.ops.floating import extreme_of
-from exactness.virtual.ops.integer import signed
-from exactness.virtual.ops.memory import active, effective, inactive_filled, space_of
+from exactness.virtual.ops.memory import space_of
+from exactness.virtual.ops.spaces import effective
+from exactness.virtual.ops.twos_complement import signed
 from exactness.virtual.state import Bits, State
 
 _OPERATIONS = frozenset(["add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TypeAlias
 
+from exactness.virtual.builder import Builder
 from exactness.virtual.instructions import Instruction
-from exactness.virtual.operation import Builder, Elementwise, Function, Operation
+from exactness.virtual.operation import Elementwise, Function, Operation
 from exactness.virtual.poison import PoisonRule
 
 Decoder: TypeAlias = Callable[[Instruction, Builder], Operation]

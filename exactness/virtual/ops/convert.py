@@ -1,8 +1,7 @@
-"""cvt: every conversion between integers and floats, one rounding each.
+"""cvt between integers and floats, one rounding each; narrow and packed floats are elsewhere.
 
 Source: PTX ISA 9.0, section 9.7.9.21 (cvt). Float to integer saturates; NaN gives 0, or the
-smallest signed value of the width where source or destination has 64 bits. fp8 results saturate
-to the largest finite number, and NaN is 0x7f.
+smallest signed value of the width where source or destination has 64 bits.
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from exactness import bits as patterns
-from exactness.formats import Format, e4m3fn, e5m2, tf32
-from exactness.rounding import Rounding, add_to_odd, round_to
+from exactness.rounding import Rounding, add_to_odd
 from exactness.virtual import floats, poison
-from exactness.virtual.floats import FORMATS, LOAD, STORE
+from exactness.virtual.builder import Builder
+from exactness.virtual.floats import FORMATS, LOAD
 from exactness.virtual.instructions import Instruction
-from exactness.virtual.operation import UNSIGNED, Builder, Elementwise, Function, Operation
+from exactness.virtual.operation import UNSIGNED, Elementwise, Function, Operation
 from exactness.virtual.ops.common import (
     BITS,
     INTEGER_TYPES,
@@ -27,7 +25,16 @@ from exactness.virtual.ops.common import (
     flags_of,
     types_of,
 )
-from exactness.virtual.ops.integer import signed
+from exactness.virtual.ops.narrow import (
+    FLOAT_ROUNDINGS,
+    FP8,
+    float_rounding,
+    fp8,
+    store_rounded,
+    to_tf32,
+    two_to_packed,
+)
+from exactness.virtual.ops.twos_complement import signed
 from exactness.virtual.state import Bits
 
 _TO_INTEGRAL: Mapping[str, Any] = {
@@ -36,9 +43,7 @@ _TO_INTEGRAL: Mapping[str, Any] = {
     "rmi": np.floor,
     "rpi": np.ceil,
 }
-_FLOAT_ROUNDINGS = frozenset(["rn", "rz", "rm", "rp", "rna"])
-_FLAGS = _FLOAT_ROUNDINGS | frozenset(_TO_INTEGRAL) | {"ftz", "sat", "satfinite", "relu"}
-_FP8: Mapping[str, Format] = {"e4m3x2": e4m3fn, "e5m2x2": e5m2}
+_FLAGS = FLOAT_ROUNDINGS | frozenset(_TO_INTEGRAL) | {"ftz", "sat", "satfinite", "relu"}
 _PLAIN_FLOATS = frozenset(["f16", "bf16", "f32", "f64"])
 
 
@@ -58,11 +63,11 @@ def _cvt(ins: Instruction, b: Builder) -> Operation:
     if out in _PLAIN_FLOATS and into in _PLAIN_FLOATS:
         return _float_to_float(ins, b, out, into, flags)
     if out in ("f16x2", "bf16x2") and into == "f32":
-        return _two_to_packed(ins, b, out, flags)
-    if out in _FP8 or into in _FP8:
-        return _fp8(ins, b, out, into, flags)
+        return two_to_packed(ins, b, out, flags)
+    if out in FP8 or into in FP8:
+        return fp8(ins, b, out, into, flags)
     if (out, into) == ("tf32", "f32"):
-        return _to_tf32(ins, b, flags)
+        return to_tf32(ins, b, flags)
     raise b.unsupported(ins, f"conversion from .{into} to .{out}")
 
 
@@ -150,35 +155,11 @@ def saturated_integers(values: Bits, out: str, nan_pattern: int) -> Bits:
     return np.where(np.isnan(values), nan, result)
 
 
-def _float_rounding(ins: Instruction, b: Builder, flags: frozenset[str]) -> Rounding:
-    named = flags & _FLOAT_ROUNDINGS
-    if len(named) > 1:
-        raise b.unsupported(ins, "two rounding modifiers")
-    return floats.ROUNDINGS[min(named)] if named else Rounding.NEAREST_EVEN
-
-
-def store_rounded(name: str, mode: Rounding, *, satfinite: bool = False) -> Function:
-    """Values to patterns of a 16, 32 or 64-bit format, in one rounding of any mode."""
-    fmt, store = FORMATS[name], STORE[name]
-    if mode is Rounding.NEAREST_EVEN and not satfinite:
-        if name == "f32":
-            return lambda values: store(values.astype(np.float32))
-        return store
-
-    def apply(values: Bits) -> Bits:
-        rounded = np.asarray(round_to(values, fmt, mode))
-        if satfinite:
-            rounded = np.clip(rounded, -fmt.largest, fmt.largest)
-        return store(rounded.astype(np.float32) if fmt.bits <= 32 else rounded)
-
-    return apply
-
-
 def _integer_to_float(
     ins: Instruction, b: Builder, out: str, into: str, flags: frozenset[str]
 ) -> Operation:
     expect_operands(ins, b, 2)
-    mode = _float_rounding(ins, b, flags)
+    mode = float_rounding(ins, b, flags)
     if out == "f64" and mode is not Rounding.NEAREST_EVEN:
         raise b.unsupported(ins, f"rounding .{mode.value} to .f64")
     source = b.any_source(ins, ins.operands[1], BITS[into])
@@ -210,8 +191,8 @@ def _float_to_float(
     if not (flags or integral) and out == into:
         return Elementwise(ins, lambda x: x, (source,), (target,))
     load = _float_source(ins, b, into, flags)
-    mode = _float_rounding(ins, b, flags)
-    if FORMATS[out].precision < FORMATS[into].precision and not flags & _FLOAT_ROUNDINGS:
+    mode = float_rounding(ins, b, flags)
+    if FORMATS[out].precision < FORMATS[into].precision and not flags & FLOAT_ROUNDINGS:
         if (out, into) != ("bf16", "f16"):
             raise b.unsupported(ins, "narrowing needs a rounding modifier")
         return Elementwise(ins, _exact_bf16_of_f16(ins, b), (source,), (target,))
@@ -249,90 +230,6 @@ def _exact_bf16_of_f16(ins: Instruction, b: Builder) -> Function:
         return result
 
     return function
-
-
-def _two_to_packed(ins: Instruction, b: Builder, out: str, flags: frozenset[str]) -> Operation:
-    """Two f32 into one register; the first source goes to the upper half."""
-    expect_operands(ins, b, 3)
-    store = store_rounded(
-        out.removesuffix("x2"), _float_rounding(ins, b, flags), satfinite="satfinite" in flags
-    )
-    clamp = floats.relu if "relu" in flags else None
-
-    def half(x: Bits) -> Bits:
-        values = floats.load_f32(x)
-        bits: Bits = store(values if clamp is None else clamp(values))
-        return bits.astype(np.uint32)
-
-    def function(high: Bits, low: Bits) -> Bits:
-        return (half(high) << np.uint32(16)) | half(low)
-
-    sources = b.sources(ins, ins.operands[1:], 32, is_float=True)
-    return Elementwise(ins, function, sources, (b.target(ins, ins.operands[0], 32),))
-
-
-def _fp8(ins: Instruction, b: Builder, out: str, into: str, flags: frozenset[str]) -> Operation:
-    """fp8 pairs from two f32 or an f16 pair, and back to an f16 pair."""
-    if into in _FP8:
-        if out != "f16x2":
-            raise b.unsupported(ins, f"conversion from .{into} to .{out}")
-        return _fp8_to_f16(ins, b, _FP8[into], "relu" in flags)
-    if "satfinite" not in flags or into not in ("f32", "f16x2"):
-        raise b.unsupported(ins, f"conversion from .{into} to .{out} without .satfinite")
-    fmt = _FP8[out]
-    clamp = floats.relu if "relu" in flags else None
-
-    def byte(values: Bits) -> Bits:
-        return saturated_fp8(values if clamp is None else clamp(values), fmt).astype(np.uint16)
-
-    def from_f32(high: Bits, low: Bits) -> Bits:
-        return (byte(floats.load_f32(high)) << np.uint16(8)) | byte(floats.load_f32(low))
-
-    def from_f16(x: Bits) -> Bits:
-        both = byte(floats.load_f16(floats.split_halves(x)))
-        return both[..., 0] | (both[..., 1] << np.uint16(8))
-
-    function: Function = from_f32 if into == "f32" else from_f16
-    expect_operands(ins, b, 3 if into == "f32" else 2)
-    sources = b.sources(ins, ins.operands[1:], 32, is_float=into == "f32")
-    return Elementwise(ins, function, sources, (b.target(ins, ins.operands[0], 16),))
-
-
-def saturated_fp8(values: Bits, fmt: Format) -> Bits:
-    """f32 values to fp8 patterns, nearest even, finite results clamped; NaN is 0x7f."""
-    clamped = np.clip(values, -fmt.largest, fmt.largest)
-    rounded = np.asarray(round_to(clamped, fmt))
-    encoded = patterns.encode(np.where(np.isnan(rounded), np.float32(0), rounded), fmt)
-    return np.where(np.isnan(values), np.uint8(0x7F), encoded)
-
-
-def _fp8_to_f16(ins: Instruction, b: Builder, fmt: Format, relu: bool) -> Operation:
-    def function(x: Bits) -> Bits:
-        values = patterns.decode(np.ascontiguousarray(x)[..., None].view(np.uint8), fmt)
-        return floats.join_halves(floats.store_f16(floats.relu(values) if relu else values))
-
-    source = b.source(ins, ins.operands[1], 16)
-    return Elementwise(ins, function, (source,), (b.target(ins, ins.operands[0], 32),))
-
-
-def _to_tf32(ins: Instruction, b: Builder, flags: frozenset[str]) -> Operation:
-    """f32 to tf32, kept in 32 bits with the low 13 zero."""
-    expect_operands(ins, b, 2)
-    mode = _float_rounding(ins, b, flags)
-    if not flags & _FLOAT_ROUNDINGS:
-        raise b.unsupported(ins, "it needs a rounding modifier")
-
-    def function(x: Bits) -> Bits:
-        values = floats.load_f32(x)
-        if "relu" in flags:
-            values = floats.relu(values)
-        rounded = np.asarray(round_to(values, tf32, mode))
-        if "satfinite" in flags:
-            rounded = np.clip(rounded, -tf32.largest, tf32.largest)
-        return floats.store_f32(rounded.astype(np.float32))
-
-    source = b.source(ins, ins.operands[1], 32, is_float=True)
-    return Elementwise(ins, function, (source,), (b.target(ins, ins.operands[0], 32),))
 
 
 TABLE: Mapping[str, Decoder] = {"cvt": _cvt}

@@ -15,10 +15,11 @@ import numpy as np
 
 from exactness import rounding
 from exactness.rounding import Rounding
-from exactness.virtual import floats, poison
+from exactness.virtual import directed, floats, poison
+from exactness.virtual.builder import Builder
 from exactness.virtual.floats import FORMATS, LOAD, STORE
 from exactness.virtual.instructions import Instruction
-from exactness.virtual.operation import Builder, Function, Operation
+from exactness.virtual.operation import Function, Operation
 from exactness.virtual.ops.common import (
     BITS,
     FLOAT_TYPES,
@@ -28,6 +29,7 @@ from exactness.virtual.ops.common import (
     flags_of,
     single_type,
 )
+from exactness.virtual.ops.special_function import quotient, special_function
 from exactness.virtual.state import Bits
 
 _ROUNDING_FLAGS = frozenset(["rn", "rz", "rm", "rp"])
@@ -98,7 +100,7 @@ def _mode(ins: Instruction, b: Builder, flags: frozenset[str], name: str) -> Rou
     return mode
 
 
-def _sum_or_product(nearest: Values, directed: Callable[..., Any]) -> Decoder:
+def _sum_or_product(nearest: Values, in_mode: Callable[..., Any]) -> Decoder:
     def decode(ins: Instruction, b: Builder) -> Operation:
         expect_operands(ins, b, 3)
         flags = flags_of(ins, b, _ROUNDING_FLAGS | {"ftz", "sat"})
@@ -106,16 +108,16 @@ def _sum_or_product(nearest: Values, directed: Callable[..., Any]) -> Decoder:
         mode = _mode(ins, b, flags, name)
         compute = nearest
         if name == "f32" and "ftz" in flags and nearest is np.multiply:
-            compute = lambda x, y: floats.mul_flushed(x, y, mode)  # noqa: E731
+            compute = lambda x, y: directed.mul_flushed(x, y, mode)  # noqa: E731
         elif mode is not Rounding.NEAREST_EVEN:
-            compute = lambda x, y: directed(x, y, mode)  # noqa: E731
+            compute = lambda x, y: in_mode(x, y, mode)  # noqa: E731
         return finish(ins, b, name, on_values(name, compute, after=_clamp(flags)), flags)
 
     return decode
 
 
 def _subtract_directed(x: Bits, y: Bits, mode: Rounding) -> Bits:
-    return floats.add_directed(x, -y, mode)
+    return directed.add_directed(x, -y, mode)
 
 
 def _fma(ins: Instruction, b: Builder) -> Operation:
@@ -128,7 +130,7 @@ def _fma(ins: Instruction, b: Builder) -> Operation:
     mode = _mode(ins, b, flags, name)
     compute = _fma_of(scalar_type(name), mode)
     if name == "f32" and "ftz" in flags:
-        compute = lambda x, y, z: floats.fma_flushed(x, y, z, mode)  # noqa: E731
+        compute = lambda x, y, z: directed.fma_flushed(x, y, z, mode)  # noqa: E731
     return finish(ins, b, name, on_values(name, compute, after=_clamp(flags)), flags)
 
 
@@ -140,7 +142,7 @@ def _fma_of(name: str, mode: Rounding) -> Values:
         return lambda x, y, z: np.asarray(rounding.fma(x, y, z, fmt))
     if mode is Rounding.NEAREST_EVEN:
         return floats.fma_f32
-    return lambda x, y, z: floats.fma_directed(x, y, z, mode)
+    return lambda x, y, z: directed.fma_directed(x, y, z, mode)
 
 
 def _fma_f64(x: Bits, y: Bits, z: Bits) -> Bits:
@@ -253,32 +255,20 @@ _CLASSES: Mapping[str, Values] = {
 def _div(ins: Instruction, b: Builder) -> Operation:
     """`.rn` and the directed modes are IEEE; `.full` and `.approx` are the hardware's own."""
     expect_operands(ins, b, 3)
-    flags = flags_of(ins, b, _ROUNDING_FLAGS | {"ftz", "full"})
+    flags = flags_of(ins, b, _ROUNDING_FLAGS | {"ftz", "full", "approx"})
     name = single_type(ins, b, {"f32", "f64"})
-    if "full" in flags:
-        return _div_full(ins, b, "ftz" in flags)
+    if flags & {"full", "approx"}:
+        return quotient(ins, b, flags)
     if not flags & _ROUNDING_FLAGS:
-        raise b.unsupported(ins, "it needs a rounding modifier or .full")
+        raise b.unsupported(ins, "it needs a rounding modifier, .full or .approx")
     mode = _mode(ins, b, flags, name)
     compute: Values = np.divide
     if mode is not Rounding.NEAREST_EVEN:
-        compute = lambda x, y: floats.div_directed(x, y, mode)  # noqa: E731
+        compute = lambda x, y: directed.div_directed(x, y, mode)  # noqa: E731
     return finish(ins, b, name, on_values(name, compute), flags)
 
 
-def _div_full(ins: Instruction, b: Builder, ftz: bool) -> Operation:
-    from exactness.hopper import division
-
-    single_type(ins, b, {"f32"})
-
-    def function(x: Bits, y: Bits) -> Bits:
-        x, y = np.broadcast_arrays(floats.load_f32(x), floats.load_f32(y))
-        return floats.store_f32(np.asarray(division.div_full(x, y, ftz=ftz)))
-
-    return elementwise(ins, b, function, 32, is_float=True)
-
-
-def _root_or_reciprocal(nearest: Values, directed: Callable[..., Any], approx: str) -> Decoder:
+def _root_or_reciprocal(nearest: Values, in_mode: Callable[..., Any], approx: str) -> Decoder:
     """`sqrt` and `rcp`: IEEE in four modes, or the special-function unit."""
 
     def decode(ins: Instruction, b: Builder) -> Operation:
@@ -292,47 +282,20 @@ def _root_or_reciprocal(nearest: Values, directed: Callable[..., Any], approx: s
         mode = _mode(ins, b, flags, name)
         compute = nearest
         if mode is not Rounding.NEAREST_EVEN:
-            compute = lambda x: directed(x, mode)  # noqa: E731
+            compute = lambda x: in_mode(x, mode)  # noqa: E731
         return finish(ins, b, name, on_values(name, compute), flags)
 
     return decode
 
 
-def special_function(function_name: str) -> Decoder:
-    """An approximate f32 function, with the bits of `exactness.hopper`."""
-
-    def decode(ins: Instruction, b: Builder) -> Operation:
-        from exactness.hopper import special
-
-        expect_operands(ins, b, 2)
-        flags = flags_of(ins, b, {"approx", "ftz"})
-        if "approx" not in flags:
-            raise b.unsupported(ins, "it needs .approx")
-        single_type(ins, b, {"f32"})
-        model, ftz = getattr(special, function_name), "ftz" in flags
-        return elementwise(
-            ins,
-            b,
-            lambda x: floats.store_f32(np.asarray(model(floats.load_f32(x), ftz=ftz))),
-            32,
-            is_float=True,
-        )
-
-    return decode
-
-
-def _no_model(ins: Instruction, b: Builder) -> Operation:
-    raise b.unsupported(ins, "no bit model of this function is known")
-
-
 def _reciprocal_directed(x: Bits, mode: Rounding) -> Bits:
-    return floats.div_directed(np.ones((1, 1), np.float32), x, mode)
+    return directed.div_directed(np.ones((1, 1), np.float32), x, mode)
 
 
 TABLE: Mapping[str, Decoder] = {
-    "add": _sum_or_product(np.add, floats.add_directed),
+    "add": _sum_or_product(np.add, directed.add_directed),
     "sub": _sum_or_product(np.subtract, _subtract_directed),
-    "mul": _sum_or_product(np.multiply, floats.mul_directed),
+    "mul": _sum_or_product(np.multiply, directed.mul_directed),
     "fma": _fma,
     "mad": _fma,
     "min": _extreme(True),
@@ -342,14 +305,8 @@ TABLE: Mapping[str, Decoder] = {
     "copysign": _copysign,
     "testp": _testp,
     "div": _div,
-    "sqrt": _root_or_reciprocal(np.sqrt, floats.sqrt_directed, "sqrt_approx"),
+    "sqrt": _root_or_reciprocal(np.sqrt, directed.sqrt_directed, "sqrt_approx"),
     "rcp": _root_or_reciprocal(
         lambda x: x.dtype.type(1) / x, _reciprocal_directed, "rcp_approx"
     ),
-    "rsqrt": special_function("rsqrt_approx"),
-    "ex2": special_function("ex2_approx"),
-    "lg2": _no_model,
-    "sin": _no_model,
-    "cos": _no_model,
-    "tanh": _no_model,
 }

@@ -1,6 +1,6 @@
-"""Integer arithmetic: add to rem, min, max, wide products, carries.
+"""Integer arithmetic: add to rem, min, max, wide products.
 
-Source: PTX ISA 9.0, sections 9.7.1 and 9.7.2 (extended precision).
+Source: PTX ISA 9.0, section 9.7.1.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from exactness.virtual import poison
+from exactness.virtual.builder import Builder
 from exactness.virtual.floats import join_halves, split_halves
 from exactness.virtual.instructions import Instruction
-from exactness.virtual.operation import UNSIGNED, Builder, Effect, Elementwise, Operation
+from exactness.virtual.operation import Effect, Elementwise, Operation
 from exactness.virtual.ops.common import (
     BITS,
     INTEGER_TYPES,
@@ -23,25 +24,19 @@ from exactness.virtual.ops.common import (
     flags_of,
     single_type,
 )
+from exactness.virtual.ops.extended import mad_carry, with_carry
+from exactness.virtual.ops.twos_complement import (
+    divide,
+    is_signed_type,
+    product_high,
+    product_wide,
+    signed,
+    unsigned,
+)
 from exactness.virtual.state import Bits, State
 
-_SIGNED: dict[int, Any] = {n: np.dtype(f"i{n // 8}") for n in (8, 16, 32, 64)}
 _ARITHMETIC_TYPES = frozenset(["u16", "s16", "u32", "s32", "u64", "s64"])
 _PACKED = {"u16x2": "u16", "s16x2": "s16"}
-
-
-def signed(bits: Bits) -> Bits:
-    """The patterns read as two's complement."""
-    return bits.view(_SIGNED[8 * bits.itemsize])
-
-
-def unsigned(values: Bits) -> Bits:
-    """The patterns of two's complement values."""
-    return values.view(UNSIGNED[8 * values.itemsize])
-
-
-def _is_signed(name: str) -> bool:
-    return name.startswith("s")
 
 
 def _add(ins: Instruction, b: Builder) -> Operation:
@@ -60,7 +55,7 @@ def _sum(ins: Instruction, b: Builder, ufunc: Any, inverse: Any) -> Operation:
     if name in _PACKED:
         return elementwise(ins, b, _packed(ufunc), 32, poison_rule=poison.packed_halves)
     if "cc" in flags:
-        return _with_carry(ins, b, ufunc, reads=False, writes=True)
+        return with_carry(ins, b, ufunc, reads=False, writes=True)
     if "sat" not in flags:
         return elementwise(ins, b, ufunc, BITS[name])
     if name != "s32":
@@ -82,86 +77,11 @@ def _packed(function: Any) -> Any:
     return apply
 
 
-def _with_carry(
-    ins: Instruction, b: Builder, ufunc: Any, *, reads: bool, writes: bool
-) -> Operation:
-    """32-bit and 64-bit add and sub through the carry flag."""
-    name = single_type(ins, b, {"u32", "s32", "b32", "u64", "s64"})
-    sources = b.sources(ins, ins.operands[1:], BITS[name])
-    target = b.target(ins, ins.operands[0], BITS[name])
-    subtract = ufunc is np.subtract
-
-    def run(state: State) -> None:
-        state.require_defined(sources, "an operand of extended-precision arithmetic")
-        x, y = (state.value(index) for index in sources)
-        result = ufunc(x, y)
-        carry = x < y if subtract else result < x
-        if reads:
-            before = _carry(state).astype(result.dtype)
-            total = ufunc(result, before)
-            wrapped = result < before if subtract else total < result
-            result = total
-            carry = carry | wrapped
-        state.write(target, result)
-        if writes:
-            _set_carry(state, carry)
-
-    return Effect(ins, run, sources, (target,))
-
-
-def _carry(state: State) -> Bits:
-    return np.zeros((1, 1), np.bool_) if state.carry is None else state.carry
-
-
-def _set_carry(state: State, carry: Bits) -> None:
-    if state.mask is not None:
-        carry = np.where(state.mask, carry, _carry(state))
-    state.carry = carry
-
-
-def _addc(ins: Instruction, b: Builder) -> Operation:
-    return _with_carry(ins, b, np.add, reads=True, writes="cc" in flags_of(ins, b, {"cc"}))
-
-
-def _subc(ins: Instruction, b: Builder) -> Operation:
-    return _with_carry(ins, b, np.subtract, reads=True, writes="cc" in flags_of(ins, b, {"cc"}))
-
-
-def product_high(x: Bits, y: Bits, is_signed: bool) -> Bits:
-    """The upper half of the full product."""
-    bits = 8 * x.itemsize
-    if bits < 64:
-        kind = np.int64 if is_signed else np.uint64
-        if is_signed:
-            x, y = signed(x), signed(y)
-        return (x.astype(kind) * y.astype(kind) >> kind(bits)).astype(UNSIGNED[bits])
-    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    x0, x1, y0, y1 = x & low, x >> half, y & low, y >> half
-    middle = x1 * y0 + (x0 * y0 >> half)
-    other = x0 * y1 + (middle & low)
-    high = x1 * y1 + (middle >> half) + (other >> half)
-    if is_signed:
-        # Two's complement: a negative factor counts 2^64 too much of the other one.
-        zero = np.uint64(0)
-        high = high - np.where(signed(x) < 0, y, zero) - np.where(signed(y) < 0, x, zero)
-    return high
-
-
-def product_wide(x: Bits, y: Bits, is_signed: bool) -> Bits:
-    """The full product, twice as wide."""
-    wide = 16 * x.itemsize
-    if is_signed:
-        kind = _SIGNED[wide]
-        return unsigned(np.asarray(signed(x).astype(kind) * signed(y).astype(kind)))
-    kind = UNSIGNED[wide]
-    return np.asarray(x.astype(kind) * y.astype(kind))
-
-
 def _mul(ins: Instruction, b: Builder) -> Operation:
     expect_operands(ins, b, 3)
     flags = flags_of(ins, b, {"lo", "hi", "wide"})
     name = single_type(ins, b, _ARITHMETIC_TYPES)
-    bits, is_signed = BITS[name], _is_signed(name)
+    bits, is_signed = BITS[name], is_signed_type(name)
     if "wide" in flags:
         return elementwise(
             ins, b, lambda x, y: product_wide(x, y, is_signed), bits, out_bits=2 * bits
@@ -178,8 +98,8 @@ def _mad(ins: Instruction, b: Builder) -> Operation:
     flags = flags_of(ins, b, {"lo", "hi", "wide", "cc"})
     name = single_type(ins, b, _ARITHMETIC_TYPES)
     if "cc" in flags:
-        return _mad_carry(ins, b, name, "hi" in flags, reads=False, writes=True)
-    bits, is_signed = BITS[name], _is_signed(name)
+        return mad_carry(ins, b, name, "hi" in flags, reads=False, writes=True)
+    bits, is_signed = BITS[name], is_signed_type(name)
     target, x, y, z = ins.operands
     out = 2 * bits if "wide" in flags else bits
     if "wide" in flags:
@@ -192,42 +112,11 @@ def _mad(ins: Instruction, b: Builder) -> Operation:
     return Elementwise(ins, function, sources, (b.target(ins, target, out),))
 
 
-def _mad_carry(
-    ins: Instruction, b: Builder, name: str, high: bool, *, reads: bool, writes: bool
-) -> Operation:
-    """mad.{lo,hi}.cc and madc: half a product plus an addend, through the carry flag."""
-    sources = b.sources(ins, ins.operands[1:], BITS[name])
-    target = b.target(ins, ins.operands[0], BITS[name])
-    is_signed = _is_signed(name)
-
-    def run(state: State) -> None:
-        state.require_defined(sources, "an operand of extended-precision arithmetic")
-        x, y, z = (state.value(index) for index in sources)
-        product = product_high(x, y, is_signed) if high else x * y
-        result = product + z
-        carry = result < z
-        if reads:
-            total = result + _carry(state).astype(result.dtype)
-            carry = carry | (total < result)
-            result = total
-        state.write(target, result)
-        if writes:
-            _set_carry(state, carry)
-
-    return Effect(ins, run, sources, (target,))
-
-
-def _madc(ins: Instruction, b: Builder) -> Operation:
-    flags = flags_of(ins, b, {"lo", "hi", "cc"})
-    name = single_type(ins, b, {"u32", "s32", "u64", "s64"})
-    return _mad_carry(ins, b, name, "hi" in flags, reads=True, writes="cc" in flags)
-
-
 def _mul24(ins: Instruction, b: Builder) -> Operation:
     """mul24 and mad24 of the low 24 bits, the low 32 bits of the product."""
     if "lo" not in flags_of(ins, b, {"lo"}):
         raise b.unsupported(ins, "it needs .lo")
-    is_signed = _is_signed(single_type(ins, b, {"u32", "s32"}))
+    is_signed = is_signed_type(single_type(ins, b, {"u32", "s32"}))
 
     def low24(x: Bits) -> Bits:
         eight = np.uint32(8)
@@ -242,25 +131,13 @@ def _mul24(ins: Instruction, b: Builder) -> Operation:
     return elementwise(ins, b, function, 32)
 
 
-def divide(x: Bits, y: Bits, is_signed: bool) -> tuple[Bits, Bits]:
-    """Quotient toward zero and remainder; what a divisor of zero gives is undefined."""
-    safe = np.where(y == 0, y.dtype.type(1), y)
-    if not is_signed:
-        quotient = x // safe
-        return quotient, x - quotient * safe
-    negative_x, negative_y = signed(x) < 0, signed(safe) < 0
-    quotient = np.where(negative_x, -x, x) // np.where(negative_y, -safe, safe)
-    quotient = np.where(negative_x != negative_y, -quotient, quotient)
-    return quotient, x - quotient * safe
-
-
 def _division(ins: Instruction, b: Builder, part: int) -> Operation:
     expect_operands(ins, b, 3)
     flags_of(ins, b, ())
     name = single_type(ins, b, _ARITHMETIC_TYPES)
     sources = b.sources(ins, ins.operands[1:], BITS[name])
     target = b.target(ins, ins.operands[0], BITS[name])
-    is_signed = _is_signed(name)
+    is_signed = is_signed_type(name)
 
     def run(state: State) -> None:
         x, y = (state.value(index) for index in sources)
@@ -285,7 +162,7 @@ def _extreme(ufunc: Any) -> Decoder:
         expect_operands(ins, b, 3)
         relu = "relu" in flags_of(ins, b, {"relu"})
         name = single_type(ins, b, _ARITHMETIC_TYPES | set(_PACKED))
-        is_signed = _is_signed(name)
+        is_signed = is_signed_type(name)
 
         def function(x: Bits, y: Bits) -> Bits:
             if not is_signed:
@@ -316,7 +193,7 @@ def _sad(ins: Instruction, b: Builder) -> Operation:
     expect_operands(ins, b, 4)
     flags_of(ins, b, ())
     name = single_type(ins, b, _ARITHMETIC_TYPES)
-    is_signed = _is_signed(name)
+    is_signed = is_signed_type(name)
 
     def function(x: Bits, y: Bits, z: Bits) -> Bits:
         less = signed(x) < signed(y) if is_signed else x < y
@@ -348,11 +225,8 @@ def _dot_product(ins: Instruction, b: Builder) -> Operation:
 TABLE: Mapping[str, Decoder] = {
     "add": _add,
     "sub": _sub,
-    "addc": _addc,
-    "subc": _subc,
     "mul": _mul,
     "mad": _mad,
-    "madc": _madc,
     "mul24": _mul24,
     "mad24": _mul24,
     "div": _div,

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from exactness.virtual import poison
+from exactness.virtual.builder import Builder
 from exactness.virtual.instructions import Instruction
-from exactness.virtual.operation import UNSIGNED, Builder, Elementwise, Operation
+from exactness.virtual.operation import UNSIGNED, Elementwise, Operation
 from exactness.virtual.ops.common import (
     BITS,
     Decoder,
@@ -21,7 +22,7 @@ from exactness.virtual.ops.common import (
     flags_of,
     single_type,
 )
-from exactness.virtual.ops.integer import signed, unsigned
+from exactness.virtual.ops.twos_complement import signed, unsigned
 from exactness.virtual.poison import PoisonRule
 from exactness.virtual.state import Bits
 

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from exactness.virtual.builder import Builder
 from exactness.virtual.errors import BarrierDivergenceError
 from exactness.virtual.instructions import Instruction
-from exactness.virtual.memory import WORDS
-from exactness.virtual.operation import Builder, Effect, Operation
+from exactness.virtual.lanes import WORDS
+from exactness.virtual.operation import Effect, Operation
 from exactness.virtual.ops.common import Decoder, flags_of, single_type
-from exactness.virtual.ops.memory import effective
+from exactness.virtual.ops.spaces import effective
 from exactness.virtual.ops.warp import running
 from exactness.virtual.state import WARP, Bits, State
 

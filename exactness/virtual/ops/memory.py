@@ -7,18 +7,18 @@ eviction hints change no bits and are accepted; the spaces and the memory order 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from exactness.virtual.errors import OutOfBoundsError, UndefinedValueError
+from exactness.virtual.builder import Builder
 from exactness.virtual.instructions import Address, Instruction, Symbol
-from exactness.virtual.memory import LOCAL_WINDOW, SHARED_WINDOW, WORDS
-from exactness.virtual.operation import UNSIGNED, Builder, Effect, Elementwise, Operation
+from exactness.virtual.lanes import WORDS, active
+from exactness.virtual.operation import UNSIGNED, Effect, Elementwise, Operation
 from exactness.virtual.ops.common import BITS, Decoder, flags_of, single_type
-from exactness.virtual.ops.integer import signed
+from exactness.virtual.ops.spaces import LOADS, STORES, effective
+from exactness.virtual.ops.twos_complement import signed
 from exactness.virtual.poison import CLEAN, extended
-from exactness.virtual.state import Bits, Mask, State
+from exactness.virtual.state import Bits, State
 
 _SPACES = frozenset(["global", "shared", "local", "param", "const"])
 _HINTS = frozenset(
@@ -43,34 +43,11 @@ def _vector_width(flags: frozenset[str]) -> int:
     return next((_VECTORS[word] for word in flags if word in _VECTORS), 1)
 
 
-def active(array: Bits, mask: Mask, state: State) -> Bits:
-    """The running lanes of an array, in one dimension; all of it if every lane runs."""
-    if mask is None:
-        return array
-    return np.broadcast_to(array, state.shape)[np.broadcast_to(mask, state.shape)]
-
-
-def inactive_filled(part: Bits, mask: Mask, state: State) -> Bits:
-    """The inverse of `active`; lanes that do not run hold zero."""
-    if mask is None:
-        return part
-    whole = np.zeros(state.shape, part.dtype)
-    whole[np.broadcast_to(mask, state.shape)] = part
-    return whole
-
-
 def extend(words: Bits, name: str, bits: int) -> Bits:
     """Loaded elements to a register of `bits`, sign- or zero-extended."""
     if name.startswith("s"):
         words = signed(words)
     return words if 8 * words.itemsize == bits else words.astype(UNSIGNED[bits])
-
-
-def effective(state: State, register: int, offset: int) -> Bits:
-    """Addresses of the instruction, checked to be defined."""
-    state.require_defined((register,), "an address")
-    base = state.value(register)
-    return base if offset == 0 else base + base.dtype.type(offset % (1 << 8 * base.itemsize))
 
 
 def split_elements(words: Bits, count: int, size: int) -> list[Bits]:
@@ -105,7 +82,7 @@ def _ld(ins: Instruction, b: Builder) -> Operation:
     widths = [b.widths[target] for target in targets]
     strong = bool(flags & {"relaxed", "acquire", "volatile", "mmio"})
     rules = [extended(size, bits // 8, name.startswith("s")) for bits in widths]
-    load = _LOADS[space]
+    load = LOADS[space]
 
     def run(state: State) -> None:
         addresses = effective(state, register, offset)
@@ -137,99 +114,6 @@ def _ld_param(ins: Instruction, b: Builder, name: str) -> Operation:
     return Elementwise(ins, lambda *x: x, sources, targets)
 
 
-def _load_global(state: State, addresses: Bits, size: int, strong: bool) -> Any:
-    mask = state.mask
-    part = active(addresses.astype(np.uint64, copy=False), mask, state)
-    if part.size == 0:
-        return np.zeros((1, 1), WORDS[size]), None
-    words = state.memory.load(state, part, mask, size, strong=strong)
-    return inactive_filled(words, mask, state), None
-
-
-def _load_shared(state: State, addresses: Bits, size: int, strong: bool) -> Any:
-    mask = state.mask
-    flat = state.shared.places(state, addresses, mask, size)
-    if flat.size == 0:
-        return np.zeros((1, 1), WORDS[size]), None
-    words, poison = state.shared.load(state, flat, mask, size)
-    if poison is not None:
-        poison = inactive_filled(poison, mask, state)
-    return inactive_filled(words, mask, state), poison
-
-
-def _local_places(state: State, addresses: Bits, size: int) -> Bits:
-    """Flat byte offsets into the private memory of the running lanes."""
-    assert state.local is not None
-    per_lane = state.local.shape[2]
-    offsets = addresses.astype(np.int64)
-    offsets = np.where(offsets >= LOCAL_WINDOW, offsets - LOCAL_WINDOW, offsets)
-    bad = (offsets < 0) | (offsets + size > per_lane) | (offsets % size != 0)
-    if state.mask is not None:
-        bad = bad & state.mask
-    if bad.any():
-        state.fail(
-            OutOfBoundsError,
-            f"{size}-byte access outside of the thread's {per_lane} bytes of local memory, "
-            "or misaligned",
-            bad,
-        )
-    lanes = np.arange(state.blocks * state.threads, dtype=np.int64).reshape(state.shape)
-    return active(state.full(lanes * per_lane + offsets), state.mask, state)
-
-
-def _load_local(state: State, addresses: Bits, size: int, strong: bool) -> Any:
-    flat = _local_places(state, addresses, size)
-    assert state.local is not None
-    assert state.local_valid is not None
-    words = state.local.reshape(-1).view(WORDS[size]).take(flat // size)
-    missing = ~state.local_valid.reshape(-1, size)[flat // size]
-    if not missing.any():
-        return inactive_filled(words, state.mask, state), None
-    weights = np.left_shift(np.uint16(1), np.arange(size, dtype=np.uint16))
-    poison = (missing * weights).sum(axis=-1, dtype=np.uint16)
-    return inactive_filled(words, state.mask, state), inactive_filled(poison, state.mask, state)
-
-
-def _store_local(
-    state: State, addresses: Bits, values: Bits, poison: Bits | None, size: int
-) -> None:
-    flat = _local_places(state, addresses, size)
-    assert state.local is not None
-    assert state.local_valid is not None
-    state.local.reshape(-1).view(WORDS[size])[flat // size] = values
-    defined: Any = True
-    if poison is not None:
-        defined = (poison[..., None] >> np.arange(size, dtype=np.uint16)) & 1 == 0
-    state.local_valid.reshape(-1, size)[flat // size] = defined
-
-
-def _generic(state: State, addresses: Bits) -> tuple[str, Bits]:
-    """The space of generic addresses, which must be the same in all running lanes."""
-    part = active(addresses, state.mask, state)
-    for space, window in (("local", LOCAL_WINDOW), ("shared", SHARED_WINDOW)):
-        inside = part >= np.uint64(window)
-        if part.size and inside.all():
-            return space, addresses - np.uint64(window)
-        if inside.any():
-            bad = np.broadcast_to(addresses >= np.uint64(window), state.shape)
-            state.fail(OutOfBoundsError, "a generic access to several state spaces at once", bad)
-    return "global", addresses
-
-
-def _load_generic(state: State, addresses: Bits, size: int, strong: bool) -> Any:
-    space, addresses = _generic(state, addresses)
-    return _LOADS[space](state, addresses, size, strong)
-
-
-_LOADS: Mapping[str, Any] = {
-    "global": _load_global,
-    "const": _load_global,
-    "shared": _load_shared,
-    "local": _load_local,
-    "generic": _load_generic,
-}
-
-
 def _st(ins: Instruction, b: Builder) -> Operation:
     flags = flags_of(ins, b, _FLAGS)
     name = single_type(ins, b, BITS)
@@ -243,7 +127,7 @@ def _st(ins: Instruction, b: Builder) -> Operation:
     sources = tuple(b.any_source(ins, element, 8 * size) for element in elements)
     register, offset = b.address(ins, ins.operands[0])
     kind = UNSIGNED[8 * size]
-    store = _STORES[space]
+    store = STORES[space]
 
     def run(state: State) -> None:
         addresses = effective(state, register, offset)
@@ -269,38 +153,6 @@ def _joint_poison(state: State, sources: tuple[int, ...], size: int) -> Bits | N
         joint = joint | (part << np.uint16(index * size))
     undefined = active(state.full(joint), state.mask, state)
     return undefined if undefined.any() else None
-
-
-def _store_global(
-    state: State, addresses: Bits, values: Bits, poison: Bits | None, size: int
-) -> None:
-    if poison is not None:
-        bad = inactive_filled(poison != 0, state.mask, state)
-        state.fail(UndefinedValueError, "an undefined value is stored to global memory", bad)
-    part = active(state.full(addresses.astype(np.uint64, copy=False)), state.mask, state)
-    state.memory.store(state, part, values, state.mask, size)
-
-
-def _store_shared(
-    state: State, addresses: Bits, values: Bits, poison: Bits | None, size: int
-) -> None:
-    flat = state.shared.places(state, state.full(addresses), state.mask, size)
-    state.shared.store(state, flat, values, poison, state.mask, size)
-
-
-def _store_generic(
-    state: State, addresses: Bits, values: Bits, poison: Bits | None, size: int
-) -> None:
-    space, addresses = _generic(state, addresses)
-    _STORES[space](state, addresses, values, poison, size)
-
-
-_STORES: Mapping[str, Any] = {
-    "global": _store_global,
-    "shared": _store_shared,
-    "local": _store_local,
-    "generic": _store_generic,
-}
 
 
 def _nothing(ins: Instruction, b: Builder) -> Operation:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from exactness.virtual import floats, poison
+from exactness.virtual.builder import Builder
 from exactness.virtual.floats import FORMATS, LOAD
 from exactness.virtual.instructions import Instruction, Pair, Vector
-from exactness.virtual.operation import UNSIGNED, Builder, Elementwise, Function, Operation
+from exactness.virtual.operation import UNSIGNED, Elementwise, Function, Operation
 from exactness.virtual.ops.common import (
     BITS,
     FLOAT_TYPES,
@@ -25,7 +26,7 @@ from exactness.virtual.ops.common import (
     single_type,
     types_of,
 )
-from exactness.virtual.ops.integer import signed
+from exactness.virtual.ops.twos_complement import signed
 from exactness.virtual.state import Bits
 
 _PLAIN = (INTEGER_TYPES | FLOAT_TYPES | {"pred"}) - {"f16x2", "bf16x2"}
@@ -88,7 +89,7 @@ def _cvta(ins: Instruction, b: Builder) -> Operation:
     expect_operands(ins, b, 2)
     flags = flags_of(ins, b, {"to", "global", "const", "param", "shared", "local"})
     bits = BITS[single_type(ins, b, {"u64", "u32"})]
-    from exactness.virtual.memory import SHARED_WINDOW
+    from exactness.virtual.lanes import SHARED_WINDOW
 
     if "local" in flags:
         return elementwise(ins, b, _identity, bits)

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from exactness.virtual.builder import Builder
 from exactness.virtual.errors import BarrierDivergenceError
 from exactness.virtual.instructions import Instruction, Operand, Pair
-from exactness.virtual.operation import Builder, Effect, Operation
+from exactness.virtual.operation import Effect, Operation
 from exactness.virtual.ops.common import Decoder, expect_operands, flags_of, single_type
-from exactness.virtual.ops.integer import signed, unsigned
+from exactness.virtual.ops.twos_complement import signed, unsigned
 from exactness.virtual.poison import CLEAN, everything
 from exactness.virtual.state import WARP, Bits, State
 

@@ -40,7 +40,9 @@ def test_patterns_are_the_familys_with_patches() -> None:
 @pytest.mark.parametrize("layout", Layout)
 @pytest.mark.parametrize("fmt", TORCH_FORMATS, ids=lambda fmt: fmt.name)
 @pytest.mark.parametrize("shape", [(4, 7), (5,), (), (0, 3), (2, 3, 4)], ids=str)
-def test_a_layout_does_not_change_a_bit(fmt: Format, layout: Layout, shape: tuple[int, ...]) -> None:
+def test_a_layout_does_not_change_a_bit(
+    fmt: Format, layout: Layout, shape: tuple[int, ...]
+) -> None:
     """NaN payloads included, which a copy by value could lose."""
     recipe = drawn(fmt, shape, family="any_pattern", seed=3, layout=layout)
     tensor = recipe.tensor("cpu")

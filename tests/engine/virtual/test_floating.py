@@ -67,15 +67,17 @@ def test_f32_add_sub_mul_fma_in_every_mode(apply, mode):
     x, y, z = x[:size], y[:size], z[:size]
     a, b, c = values(x), values(y), values(z)
     rounding = MODES[mode]
-    got = apply(f"add.{mode}.f32 {{d}}, {{0}}, {{1}};", x, y)
-    assert got.tolist() == [to_pattern(exact_sum(p, q, f32, rounding)) for p, q in zip(a, b)]
-    got = apply(f"sub.{mode}.f32 {{d}}, {{0}}, {{1}};", x, y)
-    assert got.tolist() == [to_pattern(exact_sum(p, -q, f32, rounding)) for p, q in zip(a, b)]
-    got = apply(f"mul.{mode}.f32 {{d}}, {{0}}, {{1}};", x, y)
-    assert got.tolist() == [to_pattern(exact_product(p, q, f32, rounding)) for p, q in zip(a, b)]
+    for name, model in {
+        "add": exact_sum,
+        "sub": lambda p, q, fmt, mode: exact_sum(p, -q, fmt, mode),
+        "mul": exact_product,
+    }.items():
+        got = apply(f"{name}.{mode}.f32 {{d}}, {{0}}, {{1}};", x, y)
+        want = [to_pattern(model(p, q, f32, rounding)) for p, q in zip(a, b, strict=True)]
+        assert got.tolist() == want, name
     got = apply(f"fma.{mode}.f32 {{d}}, {{0}}, {{1}}, {{2}};", x, y, z)
     assert got.tolist() == [
-        to_pattern(fma_fraction(p, q, r, f32, rounding)) for p, q, r in zip(a, b, c)
+        to_pattern(fma_fraction(p, q, r, f32, rounding)) for p, q, r in zip(a, b, c, strict=True)
     ]
 
 
@@ -240,6 +242,21 @@ def test_special_functions_are_those_of_hopper(apply):
     assert (got == np.where(np.isnan(want), np.uint32(NAN), want.view(np.uint32))).all()
 
 
+def test_approximate_division_scales_only_subnormal_divisors(apply):
+    x = np.random.default_rng(9).integers(0, 1 << 32, 4096, dtype=np.uint32)
+    y = np.random.default_rng(10).integers(0, 1 << 32, 4096, dtype=np.uint32)
+    y[:512] &= 0x807FFFFF  # subnormal
+    y[512:1024] |= 0x7F000000  # beyond 2^126, NaN and infinity among them
+    full = apply("div.full.f32 {d}, {0}, {1};", x, y)
+    approx = apply("div.approx.f32 {d}, {0}, {1};", x, y)
+    a, b = x.view(np.float32), y.view(np.float32)
+    large = (np.abs(b) > 2.0**126) & np.isfinite(b)
+    assert (approx[~large] == full[~large]).all()
+    assert (approx[large & np.isfinite(a)] << 1 == 0).all()
+    flushed = apply("div.approx.ftz.f32 {d}, {0}, {1};", x, y)
+    assert (flushed & 0x7F800000 != 0).sum() + (flushed << 1 == 0).sum() == flushed.size
+
+
 @pytest.mark.parametrize(
     ("kind", "want"),
     [
@@ -303,10 +320,15 @@ def test_functions_without_a_bit_model_raise_by_name(apply, name):
 
 @pytest.mark.parametrize(
     "text",
-    ["add.rn.wobble.f32 {d}, {0}, {0};", "frobnicate.f32 {d}, {0};", "div.approx.f32 {d}, {0}, {0};"],
+    [
+        "add.rn.wobble.f32 {d}, {0}, {0};",
+        "frobnicate.f32 {d}, {0};",
+        "add.rn.approx.f32 {d}, {0}, {0};",
+        "add.rz.f64 {d}, {0}, {0};",
+    ],
 )
 def test_unknown_opcodes_and_modifiers_raise_by_name(apply, text):
     from exactness.virtual.errors import UnsupportedInstructionError
 
-    with pytest.raises(UnsupportedInstructionError, match="wobble|frobnicate|approx"):
+    with pytest.raises(UnsupportedInstructionError, match=r"wobble|frobnicate|approx|rz"):
         apply(text, np.array([0], np.uint32))

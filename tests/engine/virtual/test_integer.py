@@ -10,7 +10,8 @@ def patterns(bits: int, seed: int, count: int = 400) -> np.ndarray:
     """Random patterns of every magnitude, edges first."""
     rng = np.random.default_rng(seed)
     top = (1 << bits) - 1
-    edges = [value & top for value in (*EDGES, 1 << (bits - 1), (1 << (bits - 1)) - 1, top, top - 1)]
+    middle = 1 << (bits - 1)
+    edges = [value & top for value in (*EDGES, middle, middle - 1, top, top - 1)]
     shifts = rng.integers(0, bits, count)
     values = [int(rng.integers(0, 1 << 62)) * 4 + int(rng.integers(0, 4)) for _ in range(count)]
     mixed = [(value & top) >> int(shift) for value, shift in zip(values, shifts, strict=True)]

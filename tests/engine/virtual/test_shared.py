@@ -184,7 +184,8 @@ def test_dynamic_shared_memory_follows_the_static(run_kernel):
 def test_generic_addresses_reach_shared_memory(run_kernel):
     y = run(run_kernel, """
         mov.b64 %rd5, box; cvta.shared.u64 %rd6, %rd5; mad.wide.u32 %rd7, %r1, 4, %rd6;
-        st.b32 [%rd7], %r1; bar.sync 0; ld.shared.b32 %r7, [%r4]; st.b32 [%rd4], %r7;""")  # fmt: skip
+        st.b32 [%rd7], %r1; bar.sync 0;
+        ld.shared.b32 %r7, [%r4]; st.b32 [%rd4], %r7;""")  # fmt: skip
     assert (y[:64] == np.arange(64) ^ 32).all()
 
 

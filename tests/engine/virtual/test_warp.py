@@ -129,7 +129,8 @@ def test_a_shuffle_needs_all_named_lanes(run_kernel):
     body = "mov.b32 %r3, 0; setp.lt.u32 %p1, %r1, 3; @%p1 shfl.sync.bfly.b32 %r3, %r2, 1, 31, {m};"
     with pytest.raises(BarrierDivergenceError, match="member mask of a shuffle"):
         run(run_kernel, body.replace("{m}", "-1"))
-    y = run(run_kernel, body.replace("{m}", "7").replace("bfly.b32 %r3, %r2, 1", "idx.b32 %r3, %r2, 2"))
+    body = body.replace("{m}", "7").replace("bfly.b32 %r3, %r2, 1", "idx.b32 %r3, %r2, 2")
+    y = run(run_kernel, body)
     assert y[:4].tolist() == [20, 20, 20, 0]
 
 

@@ -1,27 +1,33 @@
 """Special registers: thread and block numbers, lane masks.
 
 Source: PTX ISA 9.0, chapter 10. Registers whose value depends on time or on the device's state
-(%clock, %globaltimer, %smid …) have none here and raise.
+(%clock, %globaltimer, %smid …) have none here; the decoder raises.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from exactness.virtual.errors import UnsupportedInstructionError
 from exactness.virtual.state import WARP, Bits, State
 
 _AXES = {"x": 0, "y": 1, "z": 2}
+_POSITIONS = frozenset(["tid", "ctaid", "ntid", "nctaid"])
+_OTHERS = frozenset(
+    """laneid warpid nwarpid lanemask_eq lanemask_lt lanemask_le lanemask_gt lanemask_ge
+    cluster_ctarank cluster_ctaid cluster_nctarank cluster_nctaid""".split()
+)
+
+
+def is_modelled(name: str) -> bool:
+    """Whether a special register has a value here."""
+    base, _, axis = name.removeprefix("%").partition(".")
+    return base in _OTHERS or (base in _POSITIONS and axis in _AXES)
 
 
 def special_value(name: str, state: State) -> Bits:
-    """The value of a special register, broadcasting to (blocks, threads).
-
-    Raises:
-        UnsupportedInstructionError: a register without a model.
-    """
+    """The value of a modelled special register, broadcasting to (blocks, threads)."""
     base, _, axis = name.removeprefix("%").partition(".")
-    if axis in _AXES and base in ("tid", "ctaid", "ntid", "nctaid"):
+    if base in _POSITIONS:
         return _position(base, _AXES[axis], state)
     lane = np.arange(state.threads, dtype=np.int64)[None, :] % WARP
     one = np.ones((1, 1), np.int64)
@@ -44,9 +50,7 @@ def special_value(name: str, state: State) -> Bits:
             return 0xFFFFFFFF & ~((1 << lane) - 1)
         case "cluster_ctarank" | "cluster_ctaid":
             return one * 0
-        case "cluster_nctarank" | "cluster_nctaid":
-            return one
-    raise UnsupportedInstructionError(f"special register {name} is not modelled")
+    return one  # of cluster_nctarank, cluster_nctaid: a block is a cluster
 
 
 def _position(base: str, axis: int, state: State) -> Bits:

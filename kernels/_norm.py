@@ -1,0 +1,109 @@
+"""What the row norms share: which rows a program handles, where they lie, argument checks."""
+
+import torch
+import triton
+import triton.language as tl
+
+from ._layout import VECTOR, check_float_tensor
+
+LANES = 32
+WARPS = 4
+THREADS = LANES * WARPS
+"""Threads of the baseline; its order of summation follows from them."""
+
+COLUMNS = 8
+"""Columns are a multiple of this many where rows are read in vectors."""
+
+
+@triton.jit
+def place(heads, ROWS: tl.constexpr):
+    """Row, token and head of the rows of this program, int64 [ROWS]."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    return row, row // heads, row % heads
+
+
+@triton.jit
+def pointers(ptr, token, head, col, strides, UNIT: tl.constexpr, ALIGN: tl.constexpr):
+    """Where the elements [ROWS, columns] lie; `ALIGN` bytes are promised where UNIT."""
+    row = ptr + (token * strides[0] + head * strides[1])
+    if UNIT:
+        return tl.multiple_of(row[:, None] + col[None, :], (1, ALIGN))
+    else:
+        return row[:, None] + col[None, :].to(tl.int64) * strides[2]
+
+
+@triton.jit
+def columns(ptr, col, stride, UNIT: tl.constexpr, ALIGN: tl.constexpr):
+    """The same for one row [columns]."""
+    if UNIT:
+        return tl.multiple_of(ptr + col, (ALIGN,))
+    else:
+        return ptr + col.to(tl.int64) * stride
+
+
+def check_rows(name: str, x: object, ranks: tuple[int, ...]) -> torch.Tensor:
+    """`x`, if it is a float tensor of an accepted rank.
+
+    Raises:
+        TypeError: not a tensor, or of another dtype.
+        ValueError: of another rank or layout.
+    """
+    tensor = check_float_tensor(name, x)
+    if tensor.ndim not in ranks:
+        accepted = " or ".join(map(str, ranks))
+        raise ValueError(
+            f"{name}: shape {tuple(tensor.shape)} is not accepted; rank {accepted} is"
+        )
+    return tensor
+
+
+def check_beside(
+    name: str, tensor: torch.Tensor, x: torch.Tensor, shape: tuple[int, ...] | None = None
+) -> None:
+    """Refuse a tensor on another device than `x`, or not of `shape` (that of `x` if None).
+
+    Raises:
+        ValueError: shape or device.
+    """
+    wanted = tuple(x.shape) if shape is None else shape
+    if tuple(tensor.shape) != wanted:
+        raise ValueError(f"{name}: shape {tuple(tensor.shape)} is not accepted; {wanted} is")
+    if tensor.device != x.device:
+        raise ValueError(f"{name}: device {tensor.device} is not accepted; x is on {x.device}")
+
+
+def padded(n: int) -> int:
+    """Slots of a row of n columns: few values, as zeros behind the end leave the order alone.
+
+    Up to 32 columns are spread over a warp, up to 128 over four.
+    """
+    if n == 1:
+        return 1
+    return max(triton.next_power_of_2(n), LANES if n <= LANES else THREADS)
+
+
+def row_strides(x: torch.Tensor) -> tuple[int, int, int]:
+    """Elements from token to token, head to head, column to column; 2-D has one head."""
+    if x.ndim == 2:
+        return x.stride(0), 0, x.stride(1)
+    return x.stride(0), x.stride(1), x.stride(2)
+
+
+def unit(x: torch.Tensor) -> bool:
+    """Whether neighbouring columns are neighbours in memory."""
+    return x.stride(-1) == 1
+
+
+def are_aligned(*tensors: torch.Tensor) -> bool:
+    """Whether every row of every tensor can be read in vectors of 16 bytes."""
+    return all(
+        x.shape[-1] % COLUMNS == 0
+        and unit(x)
+        and x.data_ptr() % VECTOR == 0
+        and all(
+            step * x.element_size() % VECTOR == 0
+            for step, size in zip(x.stride()[:-1], x.shape[:-1], strict=True)
+            if size > 1
+        )
+        for x in tensors
+    )

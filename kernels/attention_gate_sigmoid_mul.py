@@ -1,0 +1,168 @@
+"""Gate the heads of an attention output in place, in one launch: y ← round(sigmoid(gate)) · y.
+
+sigmoid(g) = 1 / (1 + e^(0 − g)) in f32 from ex2.approx and div.full, as Triton computes it. Two
+contracts: `attention_gate_sigmoid_mul` rounds the sigmoid to the format of y before the product,
+`attention_gate_sigmoid_mul_once` multiplies in f32 and rounds once (the baseline's previous
+precision). For f32 they are the same. Nothing is summed.
+
+Baseline: WeLMv4's `inplace_sigmoid_mul` (`references/attention_gate_sigmoid_mul.py`).
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from exactness.bits import Bits, encode
+from exactness.claim import Bench, Claim
+from exactness.formats import bf16, f16, f32
+from exactness.inputs import Inputs, Tensor
+
+from ._layout import VECTOR, block_of, check_float_tensor, check_own_elements, walk, warps
+from ._math import sigmoid_approx
+from ._rows import inside, place, pointers
+
+ONCE: tl.constexpr = tl.constexpr(1)
+TWICE: tl.constexpr = tl.constexpr(2)
+"""Roundings of a 16-bit result."""
+
+
+@triton.jit(
+    do_not_specialize=["middle", "cols", "gate_strides", "value_strides"],
+    do_not_specialize_on_alignment=["gate_ptr", "value_ptr"],
+)
+def _sigmoid_mul_kernel(
+    gate_ptr,
+    value_ptr,
+    middle,
+    cols,
+    gate_strides,
+    value_strides,
+    UNIT: tl.constexpr,
+    ALIGN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROUNDINGS: tl.constexpr,
+):
+    outer, mid, start = place(middle, cols, BLOCK)
+    lane = tl.arange(0, BLOCK)
+    mask = inside(cols, start, lane, ALIGN)
+    gate_at = pointers(gate_ptr, outer, mid, start, lane, gate_strides, UNIT[0], ALIGN)
+    value_at = pointers(value_ptr, outer, mid, start, lane, value_strides, UNIT[1], ALIGN)
+    dtype: tl.constexpr = value_ptr.dtype.element_ty
+
+    gate = sigmoid_approx(tl.load(gate_at, mask=mask, other=0.0).to(tl.float32))
+    if ROUNDINGS == TWICE:
+        gate = gate.to(dtype).to(tl.float32)
+    value = tl.load(value_at, mask=mask, other=0.0).to(tl.float32)
+    tl.store(value_at, (gate * value).to(dtype), mask=mask)
+
+
+def attention_gate_sigmoid_mul(gate: torch.Tensor, value: torch.Tensor) -> None:
+    """Multiply `value` in place by sigmoid(gate), the sigmoid rounded before the product.
+
+    Args:
+        gate: bf16, f16 or f32 […, 1] for one gate a row of `value`, or of its shape.
+        value: […, n] of the same dtype and device; both with strides that merge to three
+            dimensions. Overwritten.
+
+    Raises:
+        TypeError: wrong dtype.
+        ValueError: wrong layout, shape or device, or elements of `value` that overlap.
+    """
+    _launch(gate, value, TWICE.value)
+
+
+def attention_gate_sigmoid_mul_once(gate: torch.Tensor, value: torch.Tensor) -> None:
+    """The same with one rounding: the product is taken in f32.
+
+    Args:
+        gate: bf16, f16 or f32 […, 1] for one gate a row of `value`, or of its shape.
+        value: […, n] of the same dtype and device; both with strides that merge to three
+            dimensions. Overwritten.
+
+    Raises:
+        TypeError: wrong dtype.
+        ValueError: wrong layout, shape or device, or elements of `value` that overlap.
+    """
+    _launch(gate, value, ONCE.value)
+
+
+def _launch(gate: torch.Tensor, value: torch.Tensor, roundings: int) -> None:
+    check_float_tensor("value", value)
+    check_float_tensor("gate", gate, (value.dtype,))
+    if gate.device != value.device:
+        raise ValueError(f"gate: device {gate.device} is not accepted; value is on {value.device}")
+    if gate.shape not in (value.shape, (*value.shape[:-1], 1)):
+        raise ValueError(
+            f"gate: shape {tuple(gate.shape)} is not accepted; for a value of shape "
+            f"{tuple(value.shape)} the same or {(*value.shape[:-1], 1)} is"
+        )
+    if value.numel() == 0:
+        return
+    check_own_elements("value", value)
+    way = walk(gate=gate.expand(value.shape), value=value)
+    block = block_of(way.cols)
+    _sigmoid_mul_kernel[(way.outer * way.middle * triton.cdiv(way.cols, block),)](
+        gate,
+        value,
+        way.middle,
+        way.cols,
+        *way.strides,
+        UNIT=way.unit,
+        ALIGN=VECTOR if way.aligned else 1,
+        BLOCK=block,
+        ROUNDINGS=roundings,
+        num_warps=warps(block),
+        enable_fp_fusion=False,
+    )
+
+
+def _every_gate_times_one() -> Mapping[str, Bits]:
+    """All bf16 patterns as gates, in ascending order, with the value 1."""
+    patterns = np.arange(1 << 16, dtype=np.uint16)
+    return {"gate": Bits(patterns, bf16), "value": Bits(encode(np.ones(1 << 16), bf16), bf16)}
+
+
+_INPUTS = Inputs(
+    {"tokens": (0, 300), "heads": (1, 16), "dim": (1, 600)},
+    {
+        "gate": Tensor("format", ("tokens", "heads", 1)),
+        "value": Tensor("format", ("tokens", "heads", "dim")),
+    },
+    formats={"format": (bf16, f16, f32)},
+)
+_CASES = [
+    {"tokens": 9, "heads": 6, "dim": 256},
+    {"tokens": 5, "heads": 6, "dim": 33, "format": "f16"},
+    {"tokens": 5, "heads": 3, "dim": 64, "format": "f32"},
+]
+_BENCH = Bench(
+    name="attention_gate_sigmoid_mul",
+    sizes={"tokens": 512, "heads": 6, "dim": 256},
+    bytes=2 * 512 * 6 * 256 * 2 + 512 * 6 * 2,
+)
+
+CLAIM = Claim(
+    kernel=attention_gate_sigmoid_mul,
+    reference="attention_gate_sigmoid_mul:attention_gate_sigmoid_mul",
+    golden=("sigmoid_mul", "sigmoid_mul_f32"),
+    implied={"exhaustive_gate_times_one": _every_gate_times_one},
+    inputs=_INPUTS,
+    cases=_CASES,
+    outputs=(),
+    mutates={"value": "out"},
+    allows=("ex2.approx.f32", "div.full.f32"),
+    bench=[_BENCH],
+)
+
+ONCE_CLAIM = Claim(
+    kernel=attention_gate_sigmoid_mul_once,
+    reference="attention_gate_sigmoid_mul:attention_gate_sigmoid_mul_once",
+    inputs=_INPUTS,
+    cases=_CASES,
+    outputs=(),
+    mutates={"value": "out"},
+    allows=("ex2.approx.f32", "div.full.f32"),
+)
