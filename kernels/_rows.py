@@ -18,9 +18,13 @@ def place(middle, cols, BLOCK: tl.constexpr):
 def pointers(ptr, outer, middle, start, lane, strides, UNIT: tl.constexpr, ALIGN: tl.constexpr):
     """Where the columns start + lane of a row lie; `ALIGN` bytes are promised where UNIT."""
     row = ptr + (outer * strides[0] + middle * strides[1])
-    if UNIT:
-        return tl.multiple_of(row + start + lane, (ALIGN,))
-    return row + start * strides[2] + lane.to(tl.int64) * strides[2]
+    if not UNIT:
+        at = row + start * strides[2] + lane.to(tl.int64) * strides[2]
+    elif ALIGN > 1:
+        at = tl.multiple_of(row + start + lane, (ALIGN,))
+    else:
+        at = row + start + lane
+    return at
 
 
 @triton.jit

@@ -14,10 +14,10 @@ import triton.language as tl
 
 from exactness.claim import Bench, Claim
 from exactness.formats import bf16, f16, f32
-from exactness.inputs import Inputs, Integers, Tensor
+from exactness.inputs import Inputs, Tensor
 
 from ._host import check_tensor
-from ._layout import VECTOR, check_alike, check_float_tensor, check_own_elements, warps
+from ._layout import VECTOR, check_float_tensor, check_own_elements, warps
 
 BY_POSITION = "position"
 BY_TOKEN = "token"
@@ -32,14 +32,22 @@ _SELECTED = "selected"
 def _table_row(position_ptr, index_ptr, token, k_tokens, BY: tl.constexpr):
     """The row of the table for a token; −1 if it belongs to no token."""
     if BY == "token":
-        return token
-    if BY == "position":
-        return tl.load(position_ptr + token)
-    if BY == "query":
-        return tl.load(index_ptr + token)
-    owner = tl.load(index_ptr + token)
-    exists = (owner >= 0) & (owner < k_tokens)
-    return tl.load(position_ptr + owner, mask=exists, other=-1)
+        row = token
+    elif BY == "position":
+        row = tl.load(position_ptr + token)
+    elif BY == "query":
+        row = tl.load(index_ptr + token)
+    else:
+        owner = tl.load(index_ptr + token)
+        exists = (owner >= 0) & (owner < k_tokens)
+        row = tl.load(position_ptr + owner, mask=exists, other=-1)
+    return row
+
+
+@triton.jit
+def _promise(pointers, ALIGN: tl.constexpr):
+    """Rows of the tile start at `ALIGN` bytes."""
+    return tl.multiple_of(pointers, (1, ALIGN)) if ALIGN > 1 else pointers
 
 
 @triton.jit
@@ -62,15 +70,15 @@ def _rotate(
     pair = tl.arange(0, HALF)[None, :]
     inside = pair < tl.multiple_of(half, ALIGN)
     exists = inside & (row >= 0) & (row < n_rows)
-    cos_at = tl.multiple_of(table_ptr + row * stride_row + pair, (1, ALIGN))
-    sin_at = tl.multiple_of(table_ptr + row * stride_row + half + pair, (1, ALIGN))
+    cos_at = _promise(table_ptr + row * stride_row + pair, ALIGN)
+    sin_at = _promise(table_ptr + row * stride_row + half + pair, ALIGN)
     cos = tl.load(cos_at, mask=exists, other=float("nan"))
     sin = tl.load(sin_at, mask=exists, other=float("nan"))
 
     mask = inside & (head < n_heads)
     heads = x_ptr + head.to(tl.int64) * strides[1]
-    x1_at = tl.multiple_of(heads + (first + pair).to(tl.int64) * strides[2], (1, ALIGN))
-    x2_at = tl.multiple_of(heads + (first + half + pair).to(tl.int64) * strides[2], (1, ALIGN))
+    x1_at = _promise(heads + (first + pair).to(tl.int64) * strides[2], ALIGN)
+    x2_at = _promise(heads + (first + half + pair).to(tl.int64) * strides[2], ALIGN)
     x1 = tl.load(x1_at, mask=mask, other=0.0).to(tl.float32)
     x2 = tl.load(x2_at, mask=mask, other=0.0).to(tl.float32)
     # −1 · turns the sign of a zero; Triton's unary minus is 0 − and does not.
@@ -208,3 +216,94 @@ def _launch(
         num_warps=warps(max(q_heads, k_heads) * pairs),
         enable_fp_fusion=False,
     )
+
+
+def _heads(name: str, x: torch.Tensor, head_dim: int | None) -> torch.Tensor:
+    """`x` as [tokens, heads, head_dim], a view."""
+    if head_dim is not None and (isinstance(head_dim, bool) or not isinstance(head_dim, int)):
+        raise TypeError(f"head_dim: got {type(head_dim).__name__}; an int or None is accepted")
+    if x.ndim == 2 and head_dim is not None and head_dim > 0 and x.shape[1] % head_dim == 0:
+        x = x.unflatten(1, (x.shape[1] // head_dim, head_dim))
+    if x.ndim != 3 or head_dim not in (None, x.shape[2]):
+        raise ValueError(
+            f"{name}: shape {tuple(x.shape)} with head_dim={head_dim} is not accepted; "
+            "[tokens, heads, head_dim] is, or [tokens, heads·head_dim] with head_dim"
+        )
+    if x.numel():
+        check_own_elements(name, x)
+    return x
+
+
+def _check_table(cos_sin: torch.Tensor, head_dim: int) -> None:
+    rope_dim = cos_sin.shape[1]
+    if rope_dim % 2 or not 0 < rope_dim <= head_dim:
+        raise ValueError(
+            f"cos_sin: shape {tuple(cos_sin.shape)} is not accepted; [rows, rope_dim] with an even "
+            f"rope_dim from 2 to head_dim={head_dim} is"
+        )
+    if cos_sin.numel() and cos_sin.stride(1) != 1:
+        raise ValueError(
+            f"cos_sin: strides {cos_sin.stride()} are not accepted; contiguous rows are"
+        )
+
+
+def _check_tokens(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    positions: torch.Tensor,
+    query_positions: torch.Tensor | None,
+    last_index: torch.Tensor | None,
+) -> torch.Tensor | None:
+    """The list that q takes its positions from, if it has one of its own."""
+    if q.shape[2] != k.shape[2]:
+        raise ValueError(f"k: head_dim {k.shape[2]} is not accepted; q has {q.shape[2]}")
+    if q.numel() and q.data_ptr() == k.data_ptr():
+        raise ValueError("k: the memory of q is not accepted; both are written in place")
+    _check_list("positions", positions, k.shape[0], "token of k")
+    if query_positions is not None and last_index is not None:
+        raise ValueError("last_index: not accepted beside query_positions; one of both is")
+    index = query_positions if last_index is None else last_index
+    if index is not None:
+        name = "query_positions" if last_index is None else "last_index"
+        _check_list(name, index, q.shape[0], "token of q")
+    elif q.shape[0] != k.shape[0]:
+        raise ValueError(
+            f"q: {q.shape[0]} tokens are not accepted; k has {k.shape[0]}, and neither "
+            "query_positions nor last_index says where those of q are"
+        )
+    return index
+
+
+def _check_list(name: str, x: torch.Tensor, length: int, of: str) -> None:
+    check_tensor(name, x, torch.int64, 1)
+    if x.shape[0] != length or (length > 1 and x.stride(0) != 1):
+        raise ValueError(
+            f"{name}: shape {tuple(x.shape)} with stride {x.stride(0)} is not accepted; one "
+            f"element for each {of}, {length}, contiguous, is"
+        )
+
+
+def _check_rows_by(
+    rows_by: str, index: torch.Tensor | None, cos_sin: torch.Tensor, tokens: int
+) -> None:
+    if rows_by not in (BY_POSITION, BY_TOKEN):
+        raise ValueError(
+            f"rows_by: {rows_by!r} is not accepted; {BY_POSITION!r} and {BY_TOKEN!r} are"
+        )
+    if rows_by == BY_TOKEN and (index is not None or cos_sin.shape[0] < tokens):
+        raise ValueError(
+            f"rows_by: {BY_TOKEN!r} is not accepted with {cos_sin.shape[0]} rows for {tokens} "
+            "tokens or with queries of their own; a row for each token is"
+        )
+
+
+def _aligned(
+    q: torch.Tensor, k: torch.Tensor, cos_sin: torch.Tensor, first: int, half: int
+) -> bool:
+    """Whether halves of heads and rows of the table start at 16 bytes."""
+    if half % VECTOR or first % VECTOR or q.stride(2) != 1 or k.stride(2) != 1:
+        return False
+    starts = [cos_sin.data_ptr(), cos_sin.stride(0) * cos_sin.element_size()]
+    for x in (q, k):
+        starts += [x.data_ptr(), *(step * x.element_size() for step in x.stride()[:2])]
+    return all(start % VECTOR == 0 for start in starts)

@@ -57,7 +57,7 @@ class GoldenCheck(Check):
         """
         parameters = {**self.claim.case_parameters(self.case.name), **self.case.parameters}
         implied = self.claim.implied.get(self.case.name, dict)()
-        given = {name: Bits.of(tensor) for name, tensor in implied.items()} | recorded
+        given = {**{name: Bits.of(tensor) for name, tensor in implied.items()}, **recorded}
         tensors = {n: given[n] for n in self.claim.inputs.tensors if n in given}
         missing = [n for n in self.claim.inputs.tensors if n not in given]
         if missing:

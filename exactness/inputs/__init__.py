@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from exactness.inputs.draws import Example, Layout, TensorDraw
-from exactness.inputs.spec import Inputs, Tensor, rows
+from exactness.inputs.draws import Example, IntegerDraw, Layout, TensorDraw
+from exactness.inputs.spec import Inputs, IntegerTensor, Tensor, rows
 
-__all__ = ["Example", "Inputs", "Layout", "Tensor", "TensorDraw", "rows"]
+__all__ = [
+    "Example",
+    "Inputs",
+    "IntegerDraw",
+    "IntegerTensor",
+    "Layout",
+    "Tensor",
+    "TensorDraw",
+    "rows",
+]

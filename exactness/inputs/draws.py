@@ -12,12 +12,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from exactness.bits import Bits, unsigned
-from exactness.formats import Format, format_named
+from exactness.formats import INTEGERS, Format, format_named
 from exactness.inputs.patterns import FAMILIES, generator
 
 
@@ -125,10 +125,91 @@ _FIELDS = frozenset(field.name for field in fields(TensorDraw))
 
 
 @dataclass(frozen=True, slots=True)
+class IntegerDraw:
+    """A recipe for one integer tensor.
+
+    Attributes:
+        format: name of the integer format.
+        shape: the shape.
+        low: smallest value.
+        high: largest value.
+        seed: seed of the generator.
+        patches: (flat index, value) of single elements.
+    """
+
+    format: str
+    shape: tuple[int, ...]
+    low: int
+    high: int
+    seed: int = 0
+    patches: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown format and an empty range."""
+        if self.format not in INTEGERS:
+            raise ValueError(f"format {self.format!r} is unknown; known are {', '.join(INTEGERS)}")
+        if self.low > self.high:
+            raise ValueError(f"low {self.low} is greater than high {self.high}")
+
+    @property
+    def family(self) -> str:
+        """For labels: the range."""
+        return f"{self.low}..{self.high}"
+
+    def tensor(self, device: str) -> Any:
+        """The torch tensor on `device`, contiguous."""
+        fmt = INTEGERS[self.format]
+        drawn = generator(self.seed).integers(self.low, self.high, self.shape, endpoint=True)
+        values = drawn.astype(f"{'i' if fmt.signed else 'u'}{fmt.bits // 8}")
+        for index, value in self.patches:
+            values.flat[index] = value
+        return Bits(values.view(unsigned(fmt)), fmt).torch(device)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        data: dict[str, Any] = {"format": self.format, "shape": list(self.shape)}
+        data |= {"low": self.low, "high": self.high, "seed": self.seed}
+        if self.patches:
+            data["patches"] = [list(patch) for patch in self.patches]
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> IntegerDraw:
+        """The inverse of `to_dict`.
+
+        Raises:
+            ValueError: a field is missing or out of range.
+        """
+        try:
+            return cls(
+                format=data["format"],
+                shape=tuple(int(size) for size in data["shape"]),
+                low=int(data["low"]),
+                high=int(data["high"]),
+                seed=int(data.get("seed", 0)),
+                patches=tuple((int(i), int(v)) for i, v in data.get("patches", ())),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"tensor {dict(data)!r}: {error!r}") from None
+
+
+Draw: TypeAlias = TensorDraw | IntegerDraw
+
+
+def draw_from_dict(data: Mapping[str, Any]) -> Draw:
+    """The draw that `to_dict` described.
+
+    Raises:
+        ValueError: it describes none.
+    """
+    return (IntegerDraw if "low" in data else TensorDraw).from_dict(data)
+
+
+@dataclass(frozen=True, slots=True)
 class Example:
     """One set of arguments: tensors as recipes, parameters as numbers."""
 
-    tensors: Mapping[str, TensorDraw]
+    tensors: Mapping[str, Draw]
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def arguments(self, device: str) -> dict[str, Any]:
@@ -159,7 +240,7 @@ class Example:
         """
         try:
             data = json.loads(text)
-            tensors = {name: TensorDraw.from_dict(draw) for name, draw in data["tensors"].items()}
+            tensors = {name: draw_from_dict(draw) for name, draw in data["tensors"].items()}
             return cls(tensors, dict(data.get("parameters", {})))
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
             raise ValueError(f"example: {error!r} in {text[:80]!r}") from None

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from exactness.formats import Format
+from exactness.formats import Format, Integer
 from exactness.inputs import dims as dimensions
 from exactness.inputs.dims import Dim
-from exactness.inputs.draws import Example, Layout, TensorDraw
+from exactness.inputs.draws import Draw, Example, IntegerDraw, Layout, TensorDraw
 from exactness.inputs.patterns import FAMILIES, seed_of, special_patterns
 
 if TYPE_CHECKING:
@@ -60,6 +60,37 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class IntegerTensor:
+    """An integer tensor argument, such as positions or ids.
+
+    Attributes:
+        format: its format.
+        dims: its dimensions, as those of `Tensor`.
+        low: the smallest value.
+        end: one more than the largest value; may depend on sizes.
+    """
+
+    format: Integer
+    dims: tuple[Dim, ...]
+    low: int
+    end: Dim
+
+    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape for given sizes."""
+        return tuple(dimensions.value(dim, sizes) for dim in self.dims)
+
+    @property
+    def sizes(self) -> frozenset[str]:
+        """The names of the sizes its shape and values depend on."""
+        return frozenset().union(*map(dimensions.names, (*self.dims, self.end)))
+
+    def draw(self, sizes: Mapping[str, int], seed: int) -> IntegerDraw:
+        """Values over the whole range; a range that is empty is taken as `low` alone."""
+        high = max(dimensions.value(self.end, sizes) - 1, self.low)
+        return IntegerDraw(self.format.name, self.shape(sizes), self.low, high, seed)
+
+
+@dataclass(frozen=True)
 class Inputs:
     """The arguments of a kernel as a space to draw from.
 
@@ -72,7 +103,7 @@ class Inputs:
     """
 
     sizes: Mapping[str, tuple[int, int]]
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, Tensor | IntegerTensor]
     parameters: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     formats: Mapping[str, tuple[Format, ...]] = field(default_factory=dict)
 
@@ -85,7 +116,7 @@ class Inputs:
             unknown = sorted(tensor.sizes - set(self.sizes))
             if unknown:
                 raise ValueError(f"tensors: {name} has dimension {unknown[0]!r} without a size")
-            if isinstance(tensor.format, str) and tensor.format not in self.formats:
+            if isinstance(tensor, Tensor) and isinstance(tensor.format, str) and tensor.format not in self.formats:
                 raise ValueError(f"tensors: {name} has format {tensor.format!r}, none of `formats`")
         for name, values in (*self.parameters.items(), *self.formats.items()):
             if not values:
@@ -115,15 +146,14 @@ class Inputs:
             name: self._format_named(name, given.get(name, values[0].name))
             for name, values in self.formats.items()
         }
-        tensors = {
-            name: TensorDraw(
-                _format(tensor, formats).name,
-                tensor.shape(given),
-                family,
-                seed_of(f"{label}/{name}"),
-            )
-            for name, tensor in self.tensors.items()
-        }
+        tensors: dict[str, Draw] = {}
+        for name, tensor in self.tensors.items():
+            seed = seed_of(f"{label}/{name}")
+            if isinstance(tensor, IntegerTensor):
+                tensors[name] = tensor.draw(given, seed)
+            else:
+                fmt = _format(tensor, formats).name
+                tensors[name] = TensorDraw(fmt, tensor.shape(given), family, seed)
         chosen = {k: v for k, v in given.items() if k in self.parameters}
         return Example(tensors, {**self.defaults(), **chosen})
 
@@ -146,9 +176,9 @@ class Inputs:
                 for name, values in self.formats.items()
             }
             tensors = {
-                name: _draw_tensor(
-                    draw, tensor, _format(tensor, formats), tensor.shape(sizes), name
-                )
+                name: _draw_integers(draw, tensor, sizes, name)
+                if isinstance(tensor, IntegerTensor)
+                else _draw_tensor(draw, tensor, _format(tensor, formats), sizes, name)
                 for name, tensor in self.tensors.items()
             }
             parameters = {
@@ -189,11 +219,28 @@ def _size(low: int, high: int) -> SearchStrategy[int]:
     return st.one_of(st.sampled_from(edges), uniform) if edges else uniform
 
 
+def _draw_integers(
+    draw: DrawFn, tensor: IntegerTensor, sizes: Mapping[str, int], name: str
+) -> IntegerDraw:
+    from hypothesis import strategies as st
+
+    drawn = tensor.draw(sizes, draw(st.integers(0, 2**32 - 1), label=f"{name} seed"))
+    count = math.prod(drawn.shape)
+    if not count:
+        return drawn
+    edge = st.sampled_from([drawn.low, drawn.high])
+    value = st.one_of(edge, st.integers(drawn.low, drawn.high))
+    patch = st.tuples(st.integers(0, count - 1), value)
+    patches = draw(st.lists(patch, max_size=4), label=f"{name} patches")
+    return replace(drawn, patches=tuple(patches))
+
+
 def _draw_tensor(
-    draw: DrawFn, tensor: Tensor, fmt: Format, shape: tuple[int, ...], name: str
+    draw: DrawFn, tensor: Tensor, fmt: Format, sizes: Mapping[str, int], name: str
 ) -> TensorDraw:
     from hypothesis import strategies as st
 
+    shape = tensor.shape(sizes)
     count = math.prod(shape)
     family = draw(st.sampled_from(tensor.families or tuple(FAMILIES)), label=f"{name} family")
     pattern = st.one_of(

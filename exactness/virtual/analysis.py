@@ -1,8 +1,9 @@
-"""Two analyses of a decoded kernel.
+"""Three analyses of a decoded kernel.
 
 Definite assignment finds the registers that some path reads before writing them: only those can
 be undefined from the start. Liveness finds where a register is read for the last time, so that
-its array can be freed, and the results that nobody reads.
+its array can be freed, and the results that nobody reads. Following parameters through the
+registers finds those that stores may reach.
 """
 
 from __future__ import annotations
@@ -58,6 +59,59 @@ def liveness(program: Program) -> None:
         live.update(block.end.sources())
         for operation in reversed(block.operations):
             _mark(program, operation, live)
+
+
+def stored_params(program: Program) -> frozenset[str] | None:
+    """Parameters that addresses of global stores are computed from.
+
+    Returns:
+        Their names; None if an address may come from memory or from something that is no
+        parameter.
+    """
+    origins: dict[int, set[str]] = {
+        number: {name} for number, (name, _, _) in program.builder.params.items()
+    }
+    operations = [operation for block in program.blocks for operation in block.operations]
+    changed = True
+    while changed:
+        changed = False
+        for operation in operations:
+            found = _origins(program, operation, origins)
+            for target in operation.targets:
+                known = origins.setdefault(target, set())
+                if not found <= known:
+                    known |= found
+                    changed = True
+    reached: set[str] = set()
+    for operation in operations:
+        if operation.instruction.opcode in ("st", "atom", "red") and _may_be_global(operation):
+            from_params = origins.get(operation.sources[0], set())
+            if not from_params or _FROM_MEMORY in from_params:
+                return None
+            reached |= from_params
+    return frozenset(reached)
+
+
+_FROM_MEMORY = ""
+"""Stands for a pointer that was loaded; no parameter has this name."""
+
+
+def _origins(program: Program, operation: Operation, origins: dict[int, set[str]]) -> set[str]:
+    """Parameters that an operation's results are computed from."""
+    ins = operation.instruction
+    if ins.opcode in ("ld", "atom") and "param" not in ins.modifiers:
+        # What memory holds may be a pointer if it is wide enough.
+        wide = any(program.builder.widths[target] >= 64 for target in operation.targets)
+        return {_FROM_MEMORY} if wide else set()
+    found: set[str] = set()
+    for source in operation.sources:
+        found |= origins.get(source, set())
+    return found
+
+
+def _may_be_global(operation: Operation) -> bool:
+    spaces = {"shared", "shared::cta", "local"}
+    return spaces.isdisjoint(operation.instruction.modifiers)
 
 
 def _given(program: Program) -> set[int]:

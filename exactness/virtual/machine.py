@@ -98,7 +98,7 @@ def _launch(
         )
     constants, keep = _place_constants(entry, memory)
     symbols = {**shared_addresses, **local_addresses, **constants}
-    memory.begin_launch(program.global_granule)
+    memory.begin_launch(program.global_granule, _stored_addresses(program, packed))
     counts = Counts()
     total = grid[0] * grid[1] * grid[2]
     threads = -(-block[0] * block[1] * block[2] // WARP) * WARP
@@ -199,6 +199,13 @@ def _constant_bytes(variable: Variable) -> Bits:
     initial = variable.initial or b""
     data[: len(initial)] = np.frombuffer(initial, np.uint8)
     return data
+
+
+def _stored_addresses(program: Program, packed: dict[str, bytes]) -> list[int] | None:
+    """The pointers that stores start out from; None if they may come from anywhere."""
+    if program.stored_params is None:
+        return None
+    return [int.from_bytes(packed[name][:8], "little") for name in program.stored_params]
 
 
 def _blocks_per_chunk(threads: int, bytes_per_block: int) -> int:

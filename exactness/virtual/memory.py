@@ -2,13 +2,15 @@
 
 Every access goes to a registered buffer, whole and aligned, or raises. Stores remember their
 thread, so that a result that depends on the order of threads is noticed: two threads that write
-different values to one address, a load of what another block wrote, atomics whose result depends
-on the order.
+different values to one address, a load of what another block or warp wrote with no barrier
+between, atomics whose result depends on the order. Buffers that the kernel may write to also
+remember which block read what, for a write that comes after another block's read.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +27,7 @@ from exactness.virtual.lanes import WORDS, differs, indices, part_of, place, spr
 from exactness.virtual.state import Bits, Mask, State
 
 ATOMIC_OWNER = np.int64(-1)
+_SEVERAL = np.int32(-1)
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +41,7 @@ class Region:
         writable: False for constants of the module.
         owners: per granule, who wrote it in this launch; None until somebody does.
         atomics: per granule, the kind of atomic that touched it; None until one does.
+        readers: per granule, block + 1 of who read it, −1 for several; None: not remembered.
         views: `data` as words of each size, from the first aligned address on.
         keep: arrays that own the bytes, where `data` does not.
     """
@@ -48,6 +52,7 @@ class Region:
     writable: bool = True
     owners: Bits | None = None
     atomics: Bits | None = None
+    readers: Bits | None = None
     views: dict[int, tuple[int, Bits]] = field(default_factory=dict)
     keep: tuple[Bits, ...] = ()
 
@@ -113,15 +118,18 @@ class GlobalMemory:
         kept = [r for r in self.regions if r not in touching]
         self.regions = sorted([*kept, region], key=lambda r: r.base)
 
-    def begin_launch(self, granule: int) -> None:
-        """Forget who wrote what.
+    def begin_launch(self, granule: int, stored: Collection[int] | None) -> None:
+        """Forget who read and wrote what.
 
         Args:
             granule: bytes of the smallest store or atomic of the kernel.
+            stored: addresses from which the kernel's stores start out; None: they may go anywhere.
         """
         self.granule = granule
         for region in self.regions:
-            region.owners = region.atomics = None
+            region.owners = region.atomics = region.readers = None
+            if stored is None or any(region.base <= a <= region.end for a in stored):
+                region.readers = np.zeros(-(-region.data.size // granule), np.int32)
 
     def region_of(self, state: State, addresses: Bits, mask: Mask, size: int) -> Region | None:
         """The region that holds all these accesses; None if they lie in several.
@@ -183,7 +191,8 @@ class GlobalMemory:
             strong: whether the load may see other blocks' writes (volatile, acquire …).
 
         Raises:
-            OrderDependenceError: a weak load of what another block wrote in this launch.
+            OrderDependenceError: a weak load of what another block wrote in this launch, or
+                another warp since the block's last barrier.
         """
         region = self.region_of(state, addresses, mask, size)
         if region is not None:
@@ -210,6 +219,8 @@ class GlobalMemory:
     ) -> Bits:  # fmt: skip
         if region.owners is not None and not strong:
             self._check_read(state, region, addresses, mask, size, inside)
+        if region.readers is not None:
+            self._note_read(state, region, addresses, mask, size, inside)
         start, words = region.words(size)
         return words.take(indices(addresses, start, size))
 
@@ -221,14 +232,36 @@ class GlobalMemory:
         me = part_of(state.writers(), addresses.shape, mask, state, inside)
         for granule in self.granules(region, addresses, size):
             owner = region.owners.take(granule)
+            if not owner.any():
+                continue
             foreign = (owner != 0) & ((owner >> 32) != (me >> 32))
-            if foreign.any():
-                state.fail(
-                    OrderDependenceError,
-                    f"a load of {'/'.join(region.names)} sees what another block wrote in "
-                    "this launch",
-                    spread(place(foreign, inside), mask, state),
-                )
+            # Bits 5 to 9 are the warp, those above block and epoch.
+            unordered = ((owner >> 10) == (me >> 10)) & ((owner >> 5) != (me >> 5))
+            for bad, who in ((foreign, "block"), (unordered, "warp")):
+                if bad.any():
+                    state.fail(
+                        OrderDependenceError,
+                        f"a load of {'/'.join(region.names)} sees what another {who} wrote in "
+                        "this launch with nothing to order them",
+                        spread(place(bad, inside), mask, state),
+                    )
+
+    def _note_read(
+        self, state: State, region: Region, addresses: Bits, mask: Mask, size: int,
+        inside: Bits | None,
+    ) -> None:  # fmt: skip
+        """Remember which block read these addresses, −1 if several did."""
+        assert region.readers is not None
+        if mask is None and inside is None:
+            addresses = state.full(addresses)
+        blocks = (state.writers() >> 32).astype(np.int32)
+        me = part_of(blocks, addresses.shape, mask, state, inside)
+        for granule in self.granules(region, addresses, size):
+            before = region.readers.take(granule)
+            region.readers[granule] = np.where((before == 0) | (before == me), me, _SEVERAL)
+            lost = region.readers.take(granule) != me
+            if lost.any():
+                region.readers[granule[lost]] = _SEVERAL
 
     def granules(self, region: Region, addresses: Bits, size: int) -> list[Bits]:
         """Tracking indices of an access: one for each granule it covers."""
@@ -242,7 +275,7 @@ class GlobalMemory:
 
         Raises:
             WriteConflictError: two threads write different values to one address.
-            OrderDependenceError: an atomic of this launch wrote there.
+            OrderDependenceError: an atomic of this launch wrote there, or another block reads it.
         """
         region = self.region_of(state, addresses, mask, size)
         if region is not None:
@@ -265,15 +298,35 @@ class GlobalMemory:
         before = words.take(index)
         words[index] = values
         lost = differs(words.take(index), values)
-        lost |= self._overwritten(state, region, addresses, mask, size, inside) & differs(
-            before, values
-        )
+        changed = differs(before, values)
+        if changed.any():
+            self._check_readers(state, region, addresses, mask, size, changed, inside)
+        lost |= self._overwritten(state, region, addresses, mask, size, inside) & changed
         if lost.any():
             state.fail(
                 WriteConflictError,
                 f"two threads write different values to one address of {'/'.join(region.names)}",
                 spread(place(lost, inside), mask, state),
             )
+
+    def _check_readers(
+        self, state: State, region: Region, addresses: Bits, mask: Mask, size: int,
+        changed: Bits, inside: Bits | None,
+    ) -> None:  # fmt: skip
+        """Raise if another block has read what is changed now."""
+        if region.readers is None:
+            return
+        me = part_of(state.writers() >> 32, addresses.shape, mask, state, inside)
+        for granule in self.granules(region, addresses, size):
+            reader = region.readers.take(granule)
+            bad = changed & (reader != 0) & (reader != me)
+            if bad.any():
+                state.fail(
+                    OrderDependenceError,
+                    f"a store to {'/'.join(region.names)} changes what another block reads in "
+                    "this launch",
+                    spread(place(bad, inside), mask, state),
+                )
 
     def _overwritten(
         self, state: State, region: Region, addresses: Bits, mask: Mask, size: int,

@@ -83,6 +83,8 @@ class Program:
         maybe_undefined: registers that some path reads before they are written.
         shared_granule: bytes of the smallest shared access.
         global_granule: bytes of the smallest store or atomic to global memory.
+        stored_params: parameters that an address of a global store is computed from; None if one
+            may come from memory.
         partial_barriers: whether some barrier counts threads, or lets them pass.
     """
 
@@ -92,6 +94,7 @@ class Program:
     maybe_undefined: frozenset[int] = frozenset()
     shared_granule: int = 16
     global_granule: int = 16
+    stored_params: frozenset[str] | None = None
     partial_barriers: bool = False
 
 
@@ -117,6 +120,7 @@ def decode_entry(entry: Entry) -> Program:
     )
     program.maybe_undefined = analysis.maybe_undefined(program)
     analysis.liveness(program)
+    program.stored_params = analysis.stored_params(program)
     return program
 
 

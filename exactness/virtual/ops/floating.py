@@ -247,7 +247,8 @@ _CLASSES: Mapping[str, Values] = {
     "infinite": lambda x, _: np.isinf(x),
     "number": lambda x, _: ~np.isnan(x),
     "notanumber": lambda x, _: np.isnan(x),
-    "normal": lambda x, smallest: np.isfinite(x) & (np.abs(x) >= smallest),
+    # The ISA counts zeros as normal.
+    "normal": lambda x, smallest: np.isfinite(x) & ((np.abs(x) >= smallest) | (x == 0)),
     "subnormal": lambda x, smallest: (x != 0) & (np.abs(x) < smallest),
 }
 

@@ -229,9 +229,8 @@ def _bfind(ins: Instruction, b: Builder) -> Operation:
 def _prmt(ins: Instruction, b: Builder) -> Operation:
     """Pick four bytes out of eight; the high bit of a selector replicates the sign."""
     expect_operands(ins, b, 4)
-    mode = flags_of(ins, b, ())
+    flags_of(ins, b, ())
     single_type(ins, b, {"b32"})
-    assert not mode
 
     def function(x: Bits, y: Bits, selector: Bits) -> Bits:
         wide = (y.astype(np.uint64) << np.uint64(32)) | x

@@ -264,7 +264,7 @@ def test_approximate_division_scales_only_subnormal_divisors(apply):
         ("infinite", [0, 0, 0, 1, 0]),
         ("number", [1, 1, 1, 1, 0]),
         ("notanumber", [0, 0, 0, 0, 1]),
-        ("normal", [0, 0, 1, 0, 0]),
+        ("normal", [1, 0, 1, 0, 0]),
         ("subnormal", [0, 1, 0, 0, 0]),
     ],
 )

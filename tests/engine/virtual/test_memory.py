@@ -252,6 +252,49 @@ def test_a_load_of_what_another_block_wrote(run_kernel):
         run_kernel(body, buffers(), block=(1, 1, 1), grid=(2, 1, 1))
 
 
+def test_a_load_of_what_another_warp_wrote(run_kernel):
+    body = f"""{REGISTERS}
+        mad.wide.u32 %rd4, %r1, 4, %rd2; xor.b32 %r4, %r1, {{lane}};
+        mad.wide.u32 %rd5, %r4, 4, %rd2;
+        st.global.b32 [%rd4], %r1;
+        {{barrier}}
+        ld.global.b32 %r3, [%rd5];
+        ret;"""
+
+    def run(lane: int, barrier: str) -> None:
+        text = body.replace("{lane}", str(lane)).replace("{barrier}", barrier)
+        run_kernel(text, buffers(), block=(64, 1, 1))
+
+    run(32, "bar.sync 0;")
+    run(1, "bar.warp.sync -1;")
+    with pytest.raises(OrderDependenceError, match="another warp wrote"):
+        run(32, "")
+
+
+@pytest.mark.parametrize("blocks", [2, 1500])
+def test_a_store_to_what_another_block_read(run_kernel, blocks):
+    """Block 0 reads all of y, the others write to it, in one chunk or in a later one."""
+    body = f"""{REGISTERS}
+        mad.wide.u32 %rd4, %r1, 4, %rd2;
+        setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, {blocks - 1};
+        @%p1 ld.global.b32 %r3, [%rd4];
+        @%p2 st.global.b32 [%rd4], {{value}};
+        ret;"""
+    run_kernel(body.replace("{value}", "0"), buffers(), grid=(blocks, 1, 1))
+    with pytest.raises(OrderDependenceError, match="changes what another block reads"):
+        run_kernel(body.replace("{value}", "7"), buffers(), grid=(blocks, 1, 1))
+
+
+def test_a_block_may_work_in_place(run_kernel):
+    data = {"x": np.arange(64, dtype=np.uint32), "y": np.arange(64, dtype=np.uint32)}
+    body = f"""{REGISTERS}
+        mad.lo.u32 %r4, %r2, 32, %r1; mad.wide.u32 %rd4, %r4, 4, %rd2;
+        ld.global.b32 %r3, [%rd4]; add.s32 %r3, %r3, 5; st.global.b32 [%rd4], %r3;
+        ret;"""
+    run_kernel(body, data, grid=(2, 1, 1))
+    assert (data["y"] == np.arange(5, 69)).all()
+
+
 def test_local_memory_is_private(run_kernel):
     data = buffers()
     body = f""".local .align 8 .b8 depot[16];
