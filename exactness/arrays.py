@@ -77,10 +77,16 @@ def index_array(like: Array, indices: np.ndarray) -> Array:
 def concatenate(parts: Sequence[Array], axis: int) -> Array:
     """`parts` one after the other along `axis`."""
     if is_numpy(parts[0]):
-        return np.concatenate(parts, axis)
+        with np.errstate(invalid="ignore"):  # a signalling NaN widened to f64
+            return np.concatenate(parts, axis)
     return sys.modules["torch"].cat(list(parts), axis)
 
 
 def broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
     """`x` broadcast to `shape`, without a copy."""
     return np.broadcast_to(x, shape) if is_numpy(x) else x.expand(shape)
+
+
+def smallest(x: Array, axis: int) -> Array:
+    """The smallest element along `axis` (kept, size 1) of an integer array."""
+    return namespace(x).amin(x, axis=axis, keepdims=True)

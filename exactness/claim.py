@@ -39,6 +39,19 @@ class Variant:
         return os.environ.get(self.env, "") == "1"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Exhaustive:
+    """A proof over a domain: all patterns of one argument, on given sizes.
+
+    Attributes:
+        argument: the tensor that goes through all patterns of its format (16 bits at most).
+        sizes: sizes and parameters; the argument must have a multiple of its patterns.
+    """
+
+    argument: str
+    sizes: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class Equivalent:
     """Why a mutant gives the same bits, and a check of that reason."""
@@ -83,6 +96,8 @@ class Claim:
         equivalent: name of a mutant to the reason why it cannot be seen, and its check.
         unrounded: a launcher with the kernel's arguments that stores f32, before the last
             rounding; kernel and reference are then compared there too.
+        exhaustive: domains over which kernel and reference are compared completely.
+        batch: name of the size over which rows are independent; the first size if empty.
         variants: opt-in arithmetics.
         bench: benchmark cases.
     """
@@ -104,6 +119,8 @@ class Claim:
     allows: tuple[str, ...] = ()
     equivalent: Mapping[str, Equivalent] = field(default_factory=dict)
     unrounded: Callable[..., Any] | None = None
+    exhaustive: Sequence[Exhaustive] = ()
+    batch: str = ""
     variants: Sequence[Variant] = ()
     bench: Sequence[Bench] = ()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from exactness.checks import Check, Status
+from exactness.checks import GOOD, Check, Status
 from exactness.errors import UsageError
 from exactness.project import Project
 from exactness.pytest_plugin import KEY
@@ -86,7 +86,7 @@ class CheckItem(pytest.Item):
         self.user_properties.append((KEY, record))
         if outcome.status is Status.NOT_RUN:
             pytest.skip("; ".join(outcome.not_run))
-        if outcome.status is not Status.PASSED:
+        if outcome.status not in GOOD:
             raise CheckFailedError(record)
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:

@@ -58,6 +58,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Hooks(config, project), "exactness-hooks")
 
 
+_GOOD = ("passed", "proved for all inputs")
+
+
 class _Hooks:
     """The hooks of a project with a catalogue; the engine is imported when it is needed."""
 
@@ -112,7 +115,7 @@ class _Hooks:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A run that was asked for bitwise checks and made none has not passed."""
         asked = "bitexact" in (self._config.getoption("markexpr", "") or "")
-        passed = any(outcome["status"] == "passed" for outcome in self._outcomes)
+        passed = any(outcome["status"] in _GOOD for outcome in self._outcomes)
         collecting = self._config.getoption("collectonly", False)
         if self._reports and asked and not passed and not collecting and session.exitstatus == 0:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,7 +1,6 @@
 """Host-side helpers of the element-wise kernels: argument checks, strides, constants."""
 
 import ctypes
-import math
 from dataclasses import dataclass
 
 import torch
@@ -35,7 +34,8 @@ def check_float_tensor(
         raise ValueError(f"{name}: layout {x.layout} is not accepted; torch.strided is")
     if x.dtype not in dtypes:
         accepted = ", ".join(str(dtype) for dtype in dtypes)
-        raise TypeError(f"{name}: dtype {x.dtype} is not accepted; {accepted} is")
+        verb = "is" if len(dtypes) == 1 else "are"
+        raise TypeError(f"{name}: dtype {x.dtype} is not accepted; {accepted} {verb}")
     return x
 
 
@@ -136,16 +136,12 @@ def walk(**tensors: torch.Tensor) -> Walk:
         )
     padded = [(1, (0,) * len(tensors))] * (MAX_DIMS - len(dims)) + dims
     (outer, o), (middle, m), (cols, c) = padded
-    aligned = all(
-        _is_aligned(x, cols, (o[i], m[i]), c[i]) for i, x in enumerate(tensors.values())
-    )
+    aligned = all(_is_aligned(x, cols, (o[i], m[i]), c[i]) for i, x in enumerate(tensors.values()))
     strides = tuple(zip(o, m, c, strict=True))
     return Walk(outer, middle, cols, strides, aligned, tuple(s == 1 for s in c))
 
 
-def _merged(
-    shape: torch.Size, strides: list[tuple[int, ...]]
-) -> list[tuple[int, tuple[int, ...]]]:
+def _merged(shape: torch.Size, strides: list[tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
     """(size, stride in every tensor) of the merged dimensions, slowest first."""
     dims: list[tuple[int, tuple[int, ...]]] = []
     for axis, size in enumerate(shape):
@@ -160,7 +156,7 @@ def _merged(
 
 
 def _is_aligned(x: torch.Tensor, cols: int, outer: tuple[int, ...], stride: int) -> bool:
-    """Whether rows start and end at 16 bytes; a stride of 0 reads one element and does not count."""
+    """Whether rows start and end at 16 bytes; a stride of 0 reads one element, anywhere."""
     if stride == 0:
         return True
     starts = [x.data_ptr(), *(step * x.element_size() for step in outer)]

@@ -51,9 +51,7 @@ def check_rows(name: str, x: object, ranks: tuple[int, ...]) -> torch.Tensor:
     tensor = check_float_tensor(name, x)
     if tensor.ndim not in ranks:
         accepted = " or ".join(map(str, ranks))
-        raise ValueError(
-            f"{name}: shape {tuple(tensor.shape)} is not accepted; rank {accepted} is"
-        )
+        raise ValueError(f"{name}: shape {tuple(tensor.shape)} is not accepted; rank {accepted} is")
     return tensor
 
 

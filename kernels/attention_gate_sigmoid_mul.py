@@ -16,10 +16,11 @@ import triton
 import triton.language as tl
 
 from exactness.bits import Bits, encode
-from exactness.claim import Bench, Claim
+from exactness.claim import Bench, Claim, Equivalent, Exhaustive
 from exactness.formats import bf16, f16, f32
 from exactness.inputs import Inputs, Tensor
 
+from . import _reasons as reasons
 from ._layout import VECTOR, block_of, check_float_tensor, check_own_elements, walk, warps
 from ._math import sigmoid_approx
 from ._rows import inside, place, pointers
@@ -40,6 +41,7 @@ def _sigmoid_mul_kernel(
     cols,
     gate_strides,
     value_strides,
+    PER_ROW: tl.constexpr,
     UNIT: tl.constexpr,
     ALIGN: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -48,11 +50,15 @@ def _sigmoid_mul_kernel(
     outer, mid, start = place(middle, cols, BLOCK)
     lane = tl.arange(0, BLOCK)
     mask = inside(cols, start, lane, ALIGN)
-    gate_at = pointers(gate_ptr, outer, mid, start, lane, gate_strides, UNIT[0], ALIGN)
     value_at = pointers(value_ptr, outer, mid, start, lane, value_strides, UNIT[1], ALIGN)
     dtype: tl.constexpr = value_ptr.dtype.element_ty
 
-    gate = sigmoid_approx(tl.load(gate_at, mask=mask, other=0.0).to(tl.float32))
+    if PER_ROW:
+        gate = tl.load(gate_ptr + outer * gate_strides[0] + mid * gate_strides[1])
+    else:
+        gate_at = pointers(gate_ptr, outer, mid, start, lane, gate_strides, UNIT[0], ALIGN)
+        gate = tl.load(gate_at, mask=mask, other=0.0)
+    gate = sigmoid_approx(gate.to(tl.float32))
     if ROUNDINGS == TWICE:
         gate = gate.to(dtype).to(tl.float32)
     value = tl.load(value_at, mask=mask, other=0.0).to(tl.float32)
@@ -110,6 +116,7 @@ def _launch(gate: torch.Tensor, value: torch.Tensor, roundings: int) -> None:
         way.middle,
         way.cols,
         *way.strides,
+        PER_ROW=way.strides[0][2] == 0,
         UNIT=way.unit,
         ALIGN=VECTOR if way.aligned else 1,
         BLOCK=block,
@@ -138,6 +145,9 @@ _CASES = [
     {"tokens": 5, "heads": 6, "dim": 33, "format": "f16"},
     {"tokens": 5, "heads": 3, "dim": 64, "format": "f32"},
 ]
+_TINY = Equivalent(
+    "the exponential of a subnormal is 1, as that of a zero", reasons.ex2_of_subnormal_is_one
+)
 _BENCH = Bench(
     name="attention_gate_sigmoid_mul",
     sizes={"tokens": 512, "heads": 6, "dim": 256},
@@ -154,6 +164,8 @@ CLAIM = Claim(
     outputs=(),
     mutates={"value": "out"},
     allows=("ex2.approx.f32", "div.full.f32"),
+    equivalent={"exp:scaled=mul(sigmoid > denominator) flush_subnormals": _TINY},
+    exhaustive=[Exhaustive(argument="gate", sizes={"tokens": 4096, "heads": 16, "dim": 1})],
     bench=[_BENCH],
 )
 
@@ -165,4 +177,5 @@ ONCE_CLAIM = Claim(
     outputs=(),
     mutates={"value": "out"},
     allows=("ex2.approx.f32", "div.full.f32"),
+    equivalent={"exp:scaled=mul(product > denominator) flush_subnormals": _TINY},
 )

@@ -14,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from exactness.claim import Bench, Claim, Variant
+from exactness.claim import Bench, Claim, Exhaustive, Variant
 from exactness.formats import bf16
 from exactness.inputs import rows
 
@@ -153,6 +153,7 @@ CLAIM = Claim(
         {"rows": 40, "n": 3000},  # orders that agree up to 1024 elements part here
     ],
     parameters={"eps": 1e-6},
+    exhaustive=[Exhaustive(argument="x", sizes={"rows": 65536, "n": 1})],
     variants=[Variant(name="f32_acc", reference="qnorm:qnorm_f32_acc", env=_ENV)],
     bench=[Bench(name="qnorm", sizes={"rows": 64, "n": 512}, bytes=2 * 64 * 512 * 2)],
 )

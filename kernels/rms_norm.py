@@ -1,162 +1,23 @@
-"""RMS norm with optional residual in one launch: h = x + residual; h · rsqrt(mean(h²) + eps) · w.
+"""RMS norm in one launch: x · rsqrt(mean(x²) + eps) · weight.
 
-Contracts (`Contract`) differ in where h is rounded before it is squared, and in how the weight
-enters. Order of summation: that of Triton's `tl.sum` on 4 warps (`_squares.py`); the mean is
-fma(sum, f32(1/n), eps), the root rsqrt.approx.ftz.
+In f32, x rounded to the weight's format before it is squared; the result is rounded once. Other
+contracts leave x as it is, and round before the weight (`Contract.CAST_FIRST`) or take 1 + weight
+(`Contract.WEIGHT_OFFSET`). Order of summation: that of Triton's `tl.sum` on 4 warps, written out
+in `_squares.py`.
 
 Baseline: WeLM's Triton kernel as compiled with fusion on (`references/rms_norm.py`), called with
 contiguous tensors at 16 bytes. Other strides give the bits of the contiguous copy.
 """
 
-import enum
 from functools import partial
 
 import torch
-import triton
-import triton.language as tl
 
 from exactness.claim import Bench, Claim
 from exactness.formats import bf16, f16, f32
 from exactness.inputs import Inputs, Tensor
 
-from ._host import check_number
-from ._layout import f32_constant
-from ._norm import (
-    LANES,
-    THREADS,
-    VECTOR,
-    WARPS,
-    are_aligned,
-    check_beside,
-    check_rows,
-    columns,
-    padded,
-    place,
-    pointers,
-    row_strides,
-    unit,
-)
-from ._squares import inverse_rms
-
-MAX_COLUMNS = 8192
-
-
-class Contract(enum.Enum):
-    """Which arithmetic; a row h = x + residual is f32 until it is rounded."""
-
-    WELM = "hidden as weight"
-    """h is rounded to the weight's format before it is squared."""
-    RESIDUAL_ROUNDED = "hidden as residual"
-    """h is rounded to the residual's format (of x where there is none)."""
-    PREVIOUS_PRECISION = "hidden f32"
-    """h stays f32; the new residual takes the format of x."""
-    CAST_FIRST = "cast, then weight"
-    """h stays f32; the normalised row is rounded to the format of x before the weight."""
-    WEIGHT_OFFSET = "1 + weight"
-    """h stays f32; the factor is 1 + weight, formed in f32."""
-
-
-@triton.jit
-def _rounded(h, residual_ptr, weight, CONTRACT: tl.constexpr):
-    if CONTRACT == "hidden as weight":
-        return h.to(weight.dtype).to(tl.float32)
-    elif CONTRACT == "hidden as residual" and residual_ptr is not None:
-        return h.to(residual_ptr.dtype.element_ty).to(tl.float32)
-    else:
-        return h
-
-
-@triton.jit
-def _weighted(normal, weight, dtype: tl.constexpr, CONTRACT: tl.constexpr):
-    weight = weight.to(tl.float32)
-    if CONTRACT == "cast, then weight":
-        return normal.to(dtype).to(tl.float32) * weight
-    elif CONTRACT == "1 + weight":
-        return normal * (1.0 + weight)
-    else:
-        return normal * weight
-
-
-@triton.jit(
-    do_not_specialize=[
-        "n_rows",
-        "n_cols",
-        "half",
-        "inv_n",
-        "eps",
-        "heads",
-        "x_strides",
-        "residual_strides",
-        "weight_stride",
-    ],
-    do_not_specialize_on_alignment=[
-        "x_ptr",
-        "residual_ptr",
-        "weight_ptr",
-        "out_ptr",
-        "residual_out_ptr",
-        "out_f32_ptr",
-    ],
-)
-def _rms_norm_kernel(
-    x_ptr,
-    residual_ptr,
-    weight_ptr,
-    out_ptr,
-    residual_out_ptr,
-    out_f32_ptr,
-    n_rows,
-    n_cols,
-    half,
-    inv_n,
-    eps,
-    heads,
-    x_strides,
-    residual_strides,
-    weight_stride,
-    UNIT: tl.constexpr,
-    ALIGN: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    SIZE: tl.constexpr,
-    LANES: tl.constexpr,
-    WARPS: tl.constexpr,
-    CONTRACT: tl.constexpr,
-    RESIDUAL_AFTER: tl.constexpr,
-):
-    row, token, head = place(heads, ROWS)
-    slot = tl.arange(0, BLOCK)
-    if BLOCK == 32:
-        # Up to 32 columns share one warp: the upper half of the row starts at lane 16.
-        col = slot // 16 * half + slot % 16
-        inside = (slot % 16 < half) & (col < n_cols)
-    else:
-        col = slot
-        inside = slot < tl.multiple_of(n_cols, 8 if ALIGN > 1 else 1)
-    mask = (row < n_rows)[:, None] & inside[None, :]
-    dtype: tl.constexpr = out_ptr.dtype.element_ty
-
-    weight = tl.load(columns(weight_ptr, col, weight_stride, UNIT, ALIGN), mask=inside, other=0.0)
-    weight = weight[None, :]
-    x_at = pointers(x_ptr, token, head, col, x_strides, UNIT, ALIGN)
-    h = tl.load(x_at, mask=mask, other=0.0).to(tl.float32)
-    if residual_ptr is not None:
-        residual_at = pointers(residual_ptr, token, head, col, residual_strides, UNIT, ALIGN)
-        h += tl.load(residual_at, mask=mask, other=0.0).to(tl.float32)
-    new = (n_cols, 0, 1)
-    if residual_out_ptr is not None and not RESIDUAL_AFTER:
-        stored = h.to(residual_ptr.dtype.element_ty).to(residual_out_ptr.dtype.element_ty)
-        tl.store(pointers(residual_out_ptr, row, head, col, new, True, ALIGN), stored, mask=mask)
-
-    h = _rounded(h, residual_ptr, weight, CONTRACT)
-    normal = h * inverse_rms(h, inv_n, eps, SIZE, LANES, WARPS)
-    out = _weighted(normal, weight, dtype, CONTRACT)
-    if out_f32_ptr is not None:
-        tl.store(pointers(out_f32_ptr, row, head, col, new, True, ALIGN), out, mask=mask)
-    out = out.to(dtype)
-    tl.store(pointers(out_ptr, row, head, col, new, True, ALIGN), out, mask=mask)
-    if RESIDUAL_AFTER:
-        tl.store(pointers(residual_out_ptr, row, head, col, new, True, ALIGN), out, mask=mask)
+from ._rms_norm import MAX_COLUMNS, Contract, launch
 
 
 def rms_norm(
@@ -183,138 +44,43 @@ def rms_norm(
         TypeError: wrong dtype or type of an argument.
         ValueError: wrong rank, layout, shape or device.
     """
-    out, _, out_f32 = _launch(x, None, weight, eps, contract, False, f32_copy)
+    out, _, out_f32 = launch(x, None, weight, eps, contract, False, f32_copy)
     return out if out_f32 is None else (out, out_f32)
 
 
-def rms_norm_residual(
-    x: torch.Tensor,
-    residual: torch.Tensor,
-    weight: torch.Tensor,
-    eps: float = 1e-5,
-    *,
-    residual_after: bool = False,
-    f32_copy: bool = False,
-    contract: Contract = Contract.WELM,
-) -> tuple[torch.Tensor, ...]:
-    """Add the residual, then normalise as `rms_norm`.
-
-    Args:
-        x: bf16, f16 or f32 [rows, n] or [tokens, heads, n], any strides, 1 ≤ n ≤ 8192.
-        residual: bf16, f16 or f32, the shape of `x`, any strides.
-        weight: bf16, f16 or f32 [n], any stride.
-        eps: added to the mean; rounded from f64 to f32.
-        residual_after: the new residual is the normalised row, not the sum.
-        f32_copy: return the result before its last rounding too.
-        contract: where h is rounded, and how the weight enters.
-
-    Returns:
-        The result, like `x`, and the new residual, both contiguous; with `f32_copy` also the
-        result in f32. The new residual has the dtype of `residual`; that of `x` with
-        `residual_after` and in `Contract.PREVIOUS_PRECISION`, where the sum is rounded to both.
-
-    Raises:
-        TypeError: wrong dtype or type of an argument.
-        ValueError: wrong rank, layout, shape or device.
-    """
-    check_beside("residual", check_rows("residual", residual, (2, 3)), check_rows("x", x, (2, 3)))
-    results = _launch(x, residual, weight, eps, contract, residual_after, f32_copy)
-    return tuple(result for result in results if result is not None)
+def _unrounded(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+    return rms_norm(x, weight, eps, f32_copy=True)[1]
 
 
-def _launch(
-    x: torch.Tensor,
-    residual: torch.Tensor | None,
-    weight: torch.Tensor,
-    eps: float,
-    contract: Contract,
-    residual_after: bool,
-    f32_copy: bool,
-) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-    n = _checked(x, weight, eps, contract)
-    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    out_f32 = torch.empty(x.shape, dtype=torch.float32, device=x.device) if f32_copy else None
-    residual_out = None
-    if residual is not None:
-        as_x = residual_after or contract is Contract.PREVIOUS_PRECISION
-        dtype = x.dtype if as_x else residual.dtype
-        residual_out = torch.empty(x.shape, dtype=dtype, device=x.device)
-    if out.numel() == 0:
-        return out, residual_out, out_f32
-    given = [x, weight] if residual is None else [x, weight, residual]
-    block = padded(n)
-    rows = max(1, 512 // block)
-    n_rows = x.numel() // n
-    _rms_norm_kernel[(triton.cdiv(n_rows, rows),)](
-        x,
-        residual,
-        weight,
-        out,
-        residual_out,
-        out_f32,
-        n_rows,
-        n,
-        triton.next_power_of_2(n) // 2,
-        1.0 / n,
-        f32_constant(eps),
-        1 if x.ndim == 2 else x.shape[1],
-        row_strides(x),
-        (0, 0, 0) if residual is None else row_strides(residual),
-        weight.stride(0),
-        UNIT=all(map(unit, given)),
-        ALIGN=VECTOR if block > 32 and are_aligned(*given) else 1,
-        ROWS=rows,
-        BLOCK=block,
-        SIZE=min(max(block // THREADS, 1), _vector_elements(n, out, residual_out, given)),
-        LANES=min(LANES, block),
-        WARPS=min(WARPS, max(block // LANES, 1)),
-        CONTRACT=contract.value,
-        RESIDUAL_AFTER=residual is not None and residual_after,
-        num_warps=WARPS,
-        enable_fp_fusion=False,
-    )
-    return out, residual_out, out_f32
-
-
-def _checked(x: torch.Tensor, weight: torch.Tensor, eps: float, contract: Contract) -> int:
-    """The number of columns, all arguments being accepted."""
-    check_rows("x", x, (2, 3))
-    check_number("eps", eps)
-    if not isinstance(contract, Contract):
-        raise TypeError(f"contract: got {type(contract).__name__}; a Contract is accepted")
-    n = x.shape[-1]
-    check_beside("weight", check_rows("weight", weight, (1,)), x, (n,))
-    if n > MAX_COLUMNS:
-        raise ValueError(f"x: {n} columns are not accepted; 1 to {MAX_COLUMNS} are")
-    return n
-
-
-def _vector_elements(
-    n: int,
-    out: torch.Tensor,
-    residual_out: torch.Tensor | None,
-    given: list[torch.Tensor],
-) -> int:
-    """Neighbouring elements that a thread of the baseline holds in a long row: 8 or 4.
-
-    They follow from its widest vector access of 16 bytes: loads of the weight, stores of rows that
-    start at 16 bytes, and loads of rows whose stride Triton knows to be a multiple of 16.
-    """
-    _, weight, *loaded = given
-    stored = [out] if residual_out is None else [out, residual_out]
-    wide = weight.element_size() == 2
-    wide |= n % 8 == 0 and any(x.element_size() == 2 for x in stored)
-    wide |= n % 16 == 0 and any(x.element_size() == 2 for x in loaded)
-    return 8 if wide else 4
-
-
-_SIZES = {"rows": (0, 300), "n": (1, 8192)}
 _FORMATS = {"format": (bf16, f16, f32), "weight_format": (bf16, f32, f16)}
-_X = Tensor("format", ("rows", "n"))
-_WEIGHT = Tensor("weight_format", ("n",))
 _EPS = {"eps": (1e-5, 1e-6, 0.0, 1.0 + 2**-24 + 2**-50)}
+# Weights that hide the row by neither underflow nor overflow.
+_WEIGHT = Tensor("weight_format", ("n",), ("normal", "log_spaced", "ties", "specials"))
+_WIDE = {"format": "f32", "weight_format": "f32"}
+_CASES = [
+    {"rows": 3, "n": 2048},
+    {"rows": 5, "n": 1000, "format": "f16", "weight_format": "f32"},
+    {"rows": 3, "n": 2051, **_WIDE},
+    {"rows": 40, "n": 200, **_WIDE},
+    {"rows": 40, "n": 100, **_WIDE},
+    {"rows": 40, "n": 31, **_WIDE},
+    {"rows": 300, "n": 1, **_WIDE},
+]
+_ROWS = Inputs(
+    {"rows": (0, 40), "n": (1, MAX_COLUMNS)},
+    {"x": Tensor("format", ("rows", "n")), "weight": _WEIGHT},
+    _EPS,
+    _FORMATS,
+)
+_HEADS = Inputs(
+    {"tokens": (0, 40), "heads": (1, 8), "n": (1, MAX_COLUMNS)},
+    {"x": Tensor("format", ("tokens", "heads", "n")), "weight": _WEIGHT},
+    _EPS,
+    _FORMATS,
+)
+_ROOT = ("rsqrt.approx.ftz.f32",)
 _HIDDEN = {"rows": 512, "n": 2048}
-_BYTES = 512 * 2048 * 2
+_ELEMENTS = 512 * 2048
 
 RMS_NORM = Claim(
     name="rms_norm",
@@ -322,15 +88,11 @@ RMS_NORM = Claim(
     reference="rms_norm:rms_norm",
     golden=("rms_norm", "rms_norm_f32copy"),
     outputs=("out", "out_f32"),
-    inputs=Inputs(_SIZES, {"x": _X, "weight": _WEIGHT}, _EPS, _FORMATS),
-    cases=[
-        {"rows": 3, "n": 2048},
-        {"rows": 5, "n": 1000, "format": "f32", "weight_format": "f32"},
-        {"rows": 37, "n": 31, "format": "f32", "weight_format": "f32"},
-        {"rows": 9, "n": 100, "format": "f16"},
-    ],
+    inputs=_ROWS,
+    cases=_CASES,
     parameters={"eps": 1e-5},
-    allows=("rsqrt.approx.ftz.f32",),
+    allows=_ROOT,
+    bench=[Bench(name="rms_norm_f32copy", sizes=_HIDDEN, bytes=_ELEMENTS * 8 + 2048 * 2)],
 )
 
 O_NORM = Claim(
@@ -338,9 +100,40 @@ O_NORM = Claim(
     kernel=rms_norm,
     reference="rms_norm:o_norm",
     golden="rms_norm",
-    inputs=Inputs(_SIZES, {"x": Tensor(bf16, ("rows", "n")), "weight": Tensor(bf16, ("n",))}, _EPS),
-    cases=[{"rows": 8, "n": 2048}, {"rows": 3, "n": 1536}],
+    inputs=_ROWS,
+    unrounded=_unrounded,
+    cases=[{"rows": 8, "n": 2048, "weight_format": "f32"}, *_CASES[2:]],
     parameters={"eps": 1e-5},
-    allows=("rsqrt.approx.ftz.f32",),
-    bench=[Bench(name="o_norm", sizes=_HIDDEN, bytes=2 * _BYTES + 2048 * 2)],
+    allows=_ROOT,
+    bench=[Bench(name="o_norm", sizes=_HIDDEN, bytes=_ELEMENTS * 4 + 2048 * 2)],
+)
+
+CAST_FIRST = Claim(
+    name="rms_norm_cast_first",
+    kernel=partial(rms_norm, f32_copy=True, contract=Contract.CAST_FIRST),
+    reference="rms_norm:rms_norm_cast_first",
+    outputs=("out", "out_f32"),
+    inputs=_HEADS,
+    cases=[
+        {"tokens": 3, "heads": 2, "n": 128},
+        {"tokens": 20, "heads": 3, "n": 200, **_WIDE},
+        {"tokens": 20, "heads": 3, "n": 31, **_WIDE},
+        {"tokens": 40, "heads": 8, "n": 1, **_WIDE},
+    ],
+    allows=_ROOT,
+)
+
+WEIGHT_OFFSET = Claim(
+    name="rms_norm_weight_offset",
+    kernel=partial(rms_norm, f32_copy=True, contract=Contract.WEIGHT_OFFSET),
+    reference="rms_norm:rms_norm_weight_offset",
+    outputs=("out", "out_f32"),
+    inputs=_HEADS,
+    cases=[
+        {"tokens": 3, "heads": 2, "n": 256},
+        {"tokens": 20, "heads": 3, "n": 300, **_WIDE},
+        {"tokens": 20, "heads": 3, "n": 31, **_WIDE},
+        {"tokens": 40, "heads": 8, "n": 1, **_WIDE},
+    ],
+    allows=_ROOT,
 )

@@ -13,15 +13,19 @@ import triton
 import triton.language as tl
 
 from exactness.claim import Bench, Claim
-from exactness.formats import bf16, f16, f32
-from exactness.inputs import Inputs, Tensor
+from exactness.formats import INTEGERS, bf16, f16, f32
+from exactness.inputs import Inputs, IntegerTensor, Tensor
 
 from ._host import check_tensor
 from ._layout import VECTOR, check_float_tensor, check_own_elements, warps
+from ._yarn import POSITIONS
 
 BY_POSITION = "position"
 BY_TOKEN = "token"
 """What a row of the table is for."""
+
+_BLOCK = 256
+"""Pairs that a program rotates."""
 
 _QUERY = "query"
 _SELECTED = "selected"
@@ -45,12 +49,6 @@ def _table_row(position_ptr, index_ptr, token, k_tokens, BY: tl.constexpr):
 
 
 @triton.jit
-def _promise(pointers, ALIGN: tl.constexpr):
-    """Rows of the tile start at `ALIGN` bytes."""
-    return tl.multiple_of(pointers, (1, ALIGN)) if ALIGN > 1 else pointers
-
-
-@triton.jit
 def _rotate(
     x_ptr,
     strides,
@@ -61,24 +59,30 @@ def _rotate(
     row,
     n_rows,
     stride_row,
-    ALIGN: tl.constexpr,
-    HEADS: tl.constexpr,
     HALF: tl.constexpr,
+    ALIGN: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
-    """Rotate the heads of one token; NaN where the table has no such row."""
-    head = tl.arange(0, HEADS)[:, None]
-    pair = tl.arange(0, HALF)[None, :]
-    inside = pair < tl.multiple_of(half, ALIGN)
-    exists = inside & (row >= 0) & (row < n_rows)
-    cos_at = _promise(table_ptr + row * stride_row + pair, ALIGN)
-    sin_at = _promise(table_ptr + row * stride_row + half + pair, ALIGN)
+    """Rotate pairs of one token, numbered head by head; NaN where the table has no such row.
+
+    Rows of the table and halves of heads start at `ALIGN` bytes.
+    """
+    size = HALF if HALF > 0 else half
+    number = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    head = number // size
+    pair = number % size
+    mask = head < n_heads
+    exists = mask & (row >= 0) & (row < n_rows)
+    table_row = table_ptr + row * stride_row
+    cos_at = tl.multiple_of(table_row + pair, (ALIGN,))
+    sin_at = tl.multiple_of(table_row + (size + pair), (ALIGN,))
     cos = tl.load(cos_at, mask=exists, other=float("nan"))
     sin = tl.load(sin_at, mask=exists, other=float("nan"))
 
-    mask = inside & (head < n_heads)
-    heads = x_ptr + head.to(tl.int64) * strides[1]
-    x1_at = _promise(heads + (first + pair).to(tl.int64) * strides[2], ALIGN)
-    x2_at = _promise(heads + (first + half + pair).to(tl.int64) * strides[2], ALIGN)
+    offset1 = head.to(tl.int64) * strides[1] + (first + pair).to(tl.int64) * strides[2]
+    offset2 = head.to(tl.int64) * strides[1] + (first + size + pair).to(tl.int64) * strides[2]
+    x1_at = tl.multiple_of(x_ptr + offset1, (ALIGN,))
+    x2_at = tl.multiple_of(x_ptr + offset2, (ALIGN,))
     x1 = tl.load(x1_at, mask=mask, other=0.0).to(tl.float32)
     x2 = tl.load(x2_at, mask=mask, other=0.0).to(tl.float32)
     # −1 · turns the sign of a zero; Triton's unary minus is 0 − and does not.
@@ -109,10 +113,9 @@ def _rope_kernel(
     half,
     Q_BY: tl.constexpr,
     K_BY: tl.constexpr,
-    ALIGN: tl.constexpr,
-    Q_HEADS: tl.constexpr,
-    K_HEADS: tl.constexpr,
     HALF: tl.constexpr,
+    ALIGN: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     token = tl.program_id(0).to(tl.int64)
     if token < k_tokens:
@@ -120,7 +123,7 @@ def _rope_kernel(
         x_ptr = k_ptr + token * k_strides[0]
         _rotate(
             x_ptr, k_strides, k_heads, first, half,
-            table_ptr, row, n_rows, stride_row, ALIGN, K_HEADS, HALF,
+            table_ptr, row, n_rows, stride_row, HALF, ALIGN, BLOCK,
         )  # fmt: skip
     else:
         token -= k_tokens
@@ -128,7 +131,7 @@ def _rope_kernel(
         x_ptr = q_ptr + token * q_strides[0]
         _rotate(
             x_ptr, q_strides, q_heads, first, half,
-            table_ptr, row, n_rows, stride_row, ALIGN, Q_HEADS, HALF,
+            table_ptr, row, n_rows, stride_row, HALF, ALIGN, BLOCK,
         )  # fmt: skip
 
 
@@ -189,10 +192,9 @@ def _launch(
 ) -> None:
     half = cos_sin.shape[1] // 2
     first = q.shape[2] - 2 * half
-    q_heads, k_heads, pairs = (
-        triton.next_power_of_2(max(size, 1)) for size in (q.shape[1], k.shape[1], half)
-    )
-    _rope_kernel[(q.shape[0] + k.shape[0],)](
+    aligned = _aligned(q, k, cos_sin, first, half)
+    pairs = max(q.shape[1], k.shape[1]) * half
+    _rope_kernel[(q.shape[0] + k.shape[0], triton.cdiv(pairs, _BLOCK))](
         q,
         k,
         positions,
@@ -209,11 +211,11 @@ def _launch(
         half,
         Q_BY=q_by,
         K_BY=k_by,
-        ALIGN=VECTOR if _aligned(q, k, cos_sin, first, half) else 1,
-        Q_HEADS=q_heads,
-        K_HEADS=k_heads,
-        HALF=pairs,
-        num_warps=warps(max(q_heads, k_heads) * pairs),
+        HALF=half if aligned else 0,
+        ALIGN=VECTOR if aligned else 1,
+        BLOCK=_BLOCK,
+        # A vector a thread, or a pair.
+        num_warps=warps(_BLOCK) if aligned else _BLOCK // 32,
         enable_fp_fusion=False,
     )
 
@@ -300,10 +302,77 @@ def _check_rows_by(
 def _aligned(
     q: torch.Tensor, k: torch.Tensor, cos_sin: torch.Tensor, first: int, half: int
 ) -> bool:
-    """Whether halves of heads and rows of the table start at 16 bytes."""
-    if half % VECTOR or first % VECTOR or q.stride(2) != 1 or k.stride(2) != 1:
+    """Whether halves of heads and rows of the table start at 16 bytes, and divisions are shifts."""
+    if half & (half - 1) or half % VECTOR or first % VECTOR or q.stride(2) != 1 or k.stride(2) != 1:
         return False
     starts = [cos_sin.data_ptr(), cos_sin.stride(0) * cos_sin.element_size()]
     for x in (q, k):
         starts += [x.data_ptr(), *(step * x.element_size() for step in x.stride()[:2])]
     return all(start % VECTOR == 0 for start in starts)
+
+
+_SIZES = {"q_heads": (1, 12), "k_heads": (1, 4), "nope": (0, 200), "half": (1, 64)}
+_HEAD_DIM = "nope+2*half"
+_FORMATS = {"format": (bf16, f16, f32)}
+_HEADS = {"q_heads": 6, "k_heads": 1, "nope": 192, "half": 32}
+
+CLAIM = Claim(
+    kernel=rope_yarn_partial,
+    reference="rope_yarn_partial:rope_yarn_partial",
+    golden=("rope", "rope_f32"),
+    parameters={"head_dim": 256, "rows_by": BY_TOKEN},
+    inputs=Inputs(
+        {"tokens": (0, 300), "more_rows": (0, 40), **_SIZES},
+        {
+            "q": Tensor("format", ("tokens", "q_heads", _HEAD_DIM)),
+            "k": Tensor("format", ("tokens", "k_heads", _HEAD_DIM)),
+            "positions": IntegerTensor(INTEGERS["i64"], ("tokens",), 0, "tokens+more_rows"),
+            "cos_sin": Tensor(f32, ("tokens+more_rows", "2*half")),
+        },
+        {"rows_by": (BY_POSITION, BY_TOKEN)},
+        _FORMATS,
+    ),
+    cases=[
+        {"tokens": 9, "more_rows": 30, **_HEADS},
+        {"tokens": 5, "more_rows": 0, **_HEADS, "format": "f32", "rows_by": BY_TOKEN},
+        {"tokens": 3, "more_rows": 7, **_HEADS, "nope": 5, "half": 19, "format": "f16"},
+    ],
+    outputs=(),
+    mutates={"q": "q_out", "k": "k_out"},
+    bench=[
+        Bench(
+            name="rope_yarn_partial",
+            sizes={"tokens": 512, "more_rows": POSITIONS - 512, **_HEADS},
+            bytes=512 * (2 * 7 * 64 * 2 + 64 * 4 + 8),
+        )
+    ],
+)
+
+
+def _contracted(name: str, end: str) -> Claim:
+    """The claim for q with rows of its own, which `name` gives positions below `end`."""
+    queries = {
+        "q": Tensor("format", ("queries", "q_heads", _HEAD_DIM)),
+        "k": Tensor("format", ("tokens", "k_heads", _HEAD_DIM)),
+        "positions": IntegerTensor(INTEGERS["i64"], ("tokens",), 0, "rows"),
+        "cos_sin": Tensor(f32, ("rows", "2*half")),
+        name: IntegerTensor(INTEGERS["i64"], ("queries",), 0, end),
+    }
+    sizes = {"queries": (0, 40), "tokens": (1, 100), "rows": (1, 60), **_SIZES}
+    cases = [
+        {"queries": 3, "tokens": 11, "rows": 50, **_HEADS},
+        {"queries": 4, "tokens": 2, "rows": 9, **_HEADS, "nope": 0, "half": 7, "format": "f32"},
+    ]
+    return Claim(
+        kernel=rope_yarn_partial,
+        reference="rope_yarn_partial:rope_yarn_partial",
+        name=f"rope_yarn_partial_{name}",
+        inputs=Inputs(sizes, queries, formats=_FORMATS),
+        cases=cases,
+        outputs=(),
+        mutates={"q": "q_out", "k": "k_out"},
+    )
+
+
+QUERY_POSITIONS_CLAIM = _contracted("query_positions", "rows")
+LAST_INDEX_CLAIM = _contracted("last_index", "tokens")

@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from exactness.claim import Bench, Claim
+from exactness.claim import Bench, Claim, Exhaustive
 from exactness.formats import bf16, f16, f32
 from exactness.inputs import Inputs, Tensor
 
@@ -93,9 +93,7 @@ def silu_and_mul_once(x: torch.Tensor) -> torch.Tensor:
 def _launch(x: torch.Tensor, roundings: int) -> torch.Tensor:
     check_float_tensor("x", x)
     if x.ndim == 0 or x.shape[-1] % 2:
-        raise ValueError(
-            f"x: shape {tuple(x.shape)} is not accepted; an even number of columns is"
-        )
+        raise ValueError(f"x: shape {tuple(x.shape)} is not accepted; an even number of columns is")
     n = x.shape[-1] // 2
     out = torch.empty((*x.shape[:-1], n), dtype=x.dtype, device=x.device)
     if out.numel() == 0:
@@ -130,6 +128,10 @@ _CASES = [
     {"rows": 3, "n": 257, "format": "f16"},
     {"rows": 3, "n": 100, "format": "f32"},
 ]
+_EXHAUSTIVE = [
+    Exhaustive(argument="x", sizes={"rows": 32, "n": 1024}),
+    Exhaustive(argument="x", sizes={"rows": 32, "n": 1024, "format": "f16"}),
+]
 _BYTES = 3 * 512 * 128 * 2
 
 CLAIM = Claim(
@@ -138,6 +140,7 @@ CLAIM = Claim(
     golden=("silu_and_mul", "silu_and_mul_f32"),
     inputs=_INPUTS,
     cases=_CASES,
+    exhaustive=_EXHAUSTIVE,
     bench=[Bench(name="silu_and_mul", sizes={"rows": 512, "n": 128}, bytes=_BYTES)],
 )
 
@@ -146,5 +149,6 @@ ONCE_CLAIM = Claim(
     reference="silu_and_mul:silu_and_mul_once",
     inputs=_INPUTS,
     cases=_CASES,
+    exhaustive=_EXHAUSTIVE,
     bench=[Bench(name="silu_and_mul_once", sizes={"rows": 512, "n": 128}, bytes=_BYTES)],
 )

@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from exactness.claim import Bench, Claim
+from exactness.claim import Bench, Claim, Exhaustive
 from exactness.formats import bf16, f16, f32
 from exactness.inputs import Inputs, Tensor
 
@@ -30,7 +30,15 @@ from ._rows import inside, place, pointers
 
 
 @triton.jit(
-    do_not_specialize=["middle", "cols", "gate_strides", "up_strides", "out_strides", "limit"],
+    do_not_specialize=[
+        "middle",
+        "cols",
+        "gate_strides",
+        "up_strides",
+        "out_strides",
+        "lower",
+        "upper",
+    ],
     do_not_specialize_on_alignment=["gate_ptr", "up_ptr", "out_ptr"],
 )
 def _swiglu_clamp_kernel(
@@ -42,7 +50,8 @@ def _swiglu_clamp_kernel(
     gate_strides,
     up_strides,
     out_strides,
-    limit,
+    lower,
+    upper,
     UNIT: tl.constexpr,
     ALIGN: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -54,9 +63,9 @@ def _swiglu_clamp_kernel(
     up_at = pointers(up_ptr, outer, mid, start, lane, up_strides, UNIT[1], ALIGN)
     out_at = pointers(out_ptr, outer, mid, start, lane, out_strides, UNIT[2], ALIGN)
 
-    gate = minimum(tl.load(gate_at, mask=mask, other=0.0).to(tl.float32), limit)
+    gate = minimum(tl.load(gate_at, mask=mask, other=0.0).to(tl.float32), upper)
     up = tl.load(up_at, mask=mask, other=0.0).to(tl.float32)
-    up = minimum(maximum(up, -limit), limit)
+    up = minimum(maximum(up, lower), upper)
     out = silu(gate) * up
     tl.store(out_at, out.to(out_ptr.dtype.element_ty), mask=mask)
 
@@ -91,6 +100,7 @@ def swiglu_clamp(gate: torch.Tensor, up: torch.Tensor, limit: float) -> torch.Te
         way.middle,
         way.cols,
         *way.strides,
+        -bound,
         bound,
         UNIT=way.unit,
         ALIGN=VECTOR if way.aligned else 1,
@@ -109,13 +119,18 @@ CLAIM = Claim(
     inputs=Inputs(
         {"rows": (0, 300), "n": (1, 4096)},
         {"gate": Tensor("format", ("rows", "n")), "up": Tensor("format", ("rows", "n"))},
-        {"limit": (10.0, 7.0, 0.3, 1e-3, 88.5)},
+        {"limit": (10.0, 7.0, 0.3, 1e-3, 88.5, 1e-60)},
         {"format": (bf16, f16, f32)},
     ),
     cases=[
         {"rows": 7, "n": 512},
         {"rows": 3, "n": 257, "format": "f16"},
         {"rows": 3, "n": 1000, "format": "f32", "limit": 7.0},
+    ],
+    exhaustive=[
+        Exhaustive(argument="gate", sizes={"rows": 16, "n": 4096}),
+        Exhaustive(argument="up", sizes={"rows": 16, "n": 4096}),
+        Exhaustive(argument="gate", sizes={"rows": 16, "n": 4096, "format": "f16"}),
     ],
     bench=[Bench(name="swiglu_clamp", sizes={"rows": 64, "n": 2048}, bytes=3 * 64 * 2048 * 2)],
 )

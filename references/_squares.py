@@ -75,23 +75,25 @@ def inverse_rms(h: Value, eps: float, layout: Layout) -> Value:
     """
     n = h.shape[-1]
     if n == 1:
-        mean_eps = fma(h, h, eps)
-    else:
-        total = _sum_of_squares(h, layout)
-        mean_eps = fma(total, 1.0 / n, eps)
+        square_eps = fma(h, h, eps)
+        return rsqrt_approx(square_eps, ftz=True)
+    total = _sum_of_squares(h, layout)
+    mean_eps = fma(total, 1.0 / n, eps)
     return rsqrt_approx(mean_eps, ftz=True)
 
 
 def _sum_of_squares(h: Value, layout: Layout) -> Value:
     held = _by_thread(h, layout)
     if held.shape[-1] > 1:
-        return _over_warps(_over_lanes(_in_thread(held)))
-    sums = _over_lanes(_first_exchange(held[..., 0]))
+        several = _over_lanes(_in_thread(held))
+        return _over_warps(several)
+    halves = _over_lanes(_first_exchange(held[..., 0]))
     if layout.warps > 1:
         # Lane 0 hands its warp's sum to the others: the lower half's.
-        return _over_warps(sums[:, :, 0])
+        lower = _over_warps(halves[:, :, 0])
+        return lower
     rows, n = h.shape
-    by_lane = sums.broadcast_to(rows, 1, 2, layout.lanes // 2).reshape(rows, layout.lanes)
+    by_lane = halves.broadcast_to(rows, 1, 2, layout.lanes // 2).reshape(rows, layout.lanes)
     return by_lane[:, :n]
 
 

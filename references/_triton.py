@@ -20,7 +20,9 @@ def exp(x: Value) -> Value:
 
 
 def sigmoid(x: Value) -> Value:
-    """`tl.sigmoid` of f32: 1 / (1 + exp(0 − x)), the division div.full."""
-    negated = 0.0 - x
-    denominator = 1.0 + exp(negated)
+    """`tl.sigmoid` of f32: 1 / (1 + exp(−x)), the division div.full.
+
+    Triton negates as 0 − x, which differs in the sign of a zero; its exponential is 1 all the same.
+    """
+    denominator = 1.0 + exp(-x)
     return div_full(1.0, denominator)

@@ -7,7 +7,6 @@ sum, not the second (CONTRACTS: measured on f32 rows).
 
 from __future__ import annotations
 
-from exactness import arrays
 from exactness.arithmetic import Value, cast, concatenate, fma, launch
 from exactness.arrays import Array
 from exactness.formats import f32

@@ -28,11 +28,12 @@ def sinkhorn(x: Value, iterations: int, eps: float) -> Value:
     total = candle.fast_sum(power)
     softmax = candle.broadcast_div(power, total)
     weights = candle.affine(softmax, 1.0, eps)
-    weights = normalize(weights, eps, axis=-2)
+    result = normalize(weights, eps, axis=-2)
     for _ in range(iterations - 1):
-        weights = normalize(weights, eps, axis=-1)
-        weights = normalize(weights, eps, axis=-2)
-    return weights
+        rows = normalize(result, eps, axis=-1)
+        columns = normalize(rows, eps, axis=-2)
+        result = columns
+    return result
 
 
 def normalize(x: Value, eps: float, axis: int) -> Value:

@@ -115,14 +115,30 @@ def _absorbed(survey: Survey, seen: Seen, operation: Operation, mutation: Mutati
     every subnormal does; and no sum with it is subnormal but zero, since all its results are
     multiples of a normal number.
     """
-    if mutation.name != "flush_subnormals" or operation.name not in ("add", "sub"):
+    if mutation.name != "flush_subnormals":
         return None
-    fmt = operation.format
-    least = fmt.smallest_normal * 2.0 ** (fmt.precision + 1)
-    for numbers in seen.constants:
-        if None not in numbers and all(abs(number or 0.0) >= least for number in numbers):
-            return "every subnormal operand is absorbed by the constant it is added to"
+    if _absorbs(seen):
+        return "every subnormal operand is absorbed by the constant it is added to"
+    consumers = [survey.seen.get(site) if site else None for site in seen.consumers]
+    shrinks = operation.name == "mul" and any(
+        all(number is not None and abs(number) <= 1.0 for number in numbers)
+        for numbers in seen.constants
+    )
+    if shrinks and consumers and all(_absorbs(consumer) for consumer in consumers):
+        return "the result of a subnormal operand is absorbed by the constant it is added to"
     return None
+
+
+def _absorbs(seen: Seen | None) -> bool:
+    """Whether a constant is added in every run beside which no subnormal shows."""
+    if seen is None or seen.operation is None or seen.operation.name not in ("add", "sub"):
+        return False
+    fmt = seen.operation.format
+    least = fmt.smallest_normal * 2.0 ** (fmt.precision + 1)
+    return any(
+        all(number is not None and abs(number) >= least for number in numbers)
+        for numbers in seen.constants
+    )
 
 
 def _never_nan(survey: Survey, seen: Seen, operation: Operation, mutation: Mutation) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from exactness.checks.base import Check, Context
-from exactness.checks.outcome import Evidence, Mismatch, Outcome, Status
+from exactness.checks.outcome import GOOD, Evidence, Mismatch, Outcome, Status
 from exactness.checks.plan import plan
 
-__all__ = ["Check", "Context", "Evidence", "Mismatch", "Outcome", "Status", "plan"]
+__all__ = ["GOOD", "Check", "Context", "Evidence", "Mismatch", "Outcome", "Status", "plan"]

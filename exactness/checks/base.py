@@ -14,7 +14,7 @@ from exactness.arithmetic import Launch, Value
 from exactness.arithmetic.hopper import Hopper
 from exactness.bits import Bits, from_payload
 from exactness.catalogue import Catalogue, Entry
-from exactness.checks.outcome import Evidence, Outcome, Status
+from exactness.checks.outcome import GOOD, Evidence, Outcome, Status
 from exactness.claim import Claim, Variant
 from exactness.formats import f32
 from exactness.golden import GoldenStore
@@ -196,9 +196,10 @@ class Check(abc.ABC):
             max_ulps=evidence.max_ulps,
             mismatches=tuple(evidence.mismatches),
             message=message,
-            reproduction="" if status is Status.PASSED else evidence.reproduction,
+            reproduction="" if status in GOOD else evidence.reproduction,
             not_run=tuple(evidence.not_run),
             vacuous=evidence.vacuous,
+            proof=evidence.proof,
             judgements=tuple(evidence.judgements),
             notes=tuple(evidence.notes),
             seconds=time.perf_counter() - started,

@@ -114,23 +114,17 @@ class Judge:
         return _judgement(mutant, Fate.KILLED, count, by=count.first.label, runs=runs)
 
     def _search(self, mutant: Mutant, drawn: Count, unrounded: bool) -> Judgement:
-        """Draw on until the mutant shows or `SEARCHED_ELEMENTS` were compared."""
+        """Go on with large examples until it shows or `SEARCHED_ELEMENTS` were compared."""
         total = Count(compared=drawn.compared, examples=drawn.examples)
-        number = 0
-        while total.compared < SEARCHED_ELEMENTS and not total.telling:
-            number += 1
-            seed = seed_of(f"{self._check.node_id}/{mutant.name}/{number}") + self._context.seed
-            found = drawn_examples(self._check.claim.inputs.strategy(), 100, seed)
-            count = try_mutant(mutant, self._trials(found), unrounded=unrounded, stop=True)
-            total.compared += max(count.compared, 1)
-            total.examples += count.examples
-            total.telling, total.differing = count.telling, count.differing
-            total.first, total.unrounded_only = count.first, count.unrounded_only
-        if not total.telling:
-            return _judgement(mutant, Fate.SURVIVED, total)
-        runs = runs_needed(total, self._context.examples)
-        judgement = self._killed(mutant, total, runs)
-        return judgement
+        seed = seed_of(f"{self._check.node_id}/{mutant.name}") + self._context.seed
+        for example in self._check.claim.inputs.large_examples(seed):
+            count = try_mutant(mutant, [self._trial(example.label, example)], unrounded=unrounded)
+            total.include(count)
+            if total.telling:
+                return self._killed(mutant, total, runs_needed(total, self._context.examples))
+            if total.compared >= SEARCHED_ELEMENTS:
+                break
+        return _judgement(mutant, Fate.SURVIVED, total)
 
     def _fixed_trials(self) -> Iterator[Trial]:
         """Recorded cases, witnesses, and the claim's cases in every family."""

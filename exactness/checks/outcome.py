@@ -14,11 +14,16 @@ class Status(enum.Enum):
     """How a check ended."""
 
     PASSED = "passed"
+    PROVED = "proved for all inputs"
+    """Passed, and the inputs were all there are."""
     FAILED = "failed"
     ERROR = "error"
     """An exception: neither a match nor a mismatch."""
     NOT_RUN = "not run"
     """Nothing was compared; the reason is said and counted."""
+
+
+GOOD = (Status.PASSED, Status.PROVED)
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class Outcome:
         not_run: edges that could not be compared, with the reason.
         vacuous: comparisons of empty tensors.
         judgements: what became of mutants.
+        proof: the domain that was gone through completely; empty if none.
         notes: further findings.
         seconds: duration.
     """
@@ -77,6 +83,7 @@ class Outcome:
     not_run: tuple[str, ...] = ()
     vacuous: int = 0
     judgements: tuple[Judgement, ...] = ()
+    proof: str = ""
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -95,6 +102,7 @@ class Evidence:
         self.not_run: dict[str, None] = {}
         self.notes: dict[str, None] = {}
         self.reproduction = ""
+        self.proof = ""
 
     def compare(self, edge: str, tensor: str, where: str, actual: Any, expected: Any) -> bool:
         """Compare two tensors bit by bit; returns whether they are equal (or empty)."""
@@ -129,4 +137,11 @@ class Evidence:
         """Passed only if something was compared."""
         if self.failed:
             return Status.FAILED
-        return Status.PASSED if sum(self.edges.values()) else Status.NOT_RUN
+        if not sum(self.edges.values()):
+            return Status.NOT_RUN
+        return Status.PROVED if self.proof else Status.PASSED
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything compared was equal."""
+        return self.status in GOOD

@@ -6,7 +6,10 @@ from exactness.catalogue import Entry
 from exactness.checks import witnesses
 from exactness.checks.base import Check, Context
 from exactness.checks.bitwise import CaseCheck, PropertyCheck, VariantCheck
+from exactness.checks.controls import ControlsCheck
+from exactness.checks.exhaustive import ExhaustiveCheck
 from exactness.checks.golden import GoldenCheck
+from exactness.checks.invariance import InvarianceCheck
 from exactness.checks.missing import MissingGoldenCheck
 from exactness.checks.mutants import MutantsCheck
 from exactness.checks.witness import WitnessCheck
@@ -25,5 +28,6 @@ def plan(entry: Entry, context: Context) -> list[Check]:
     checks += [VariantCheck(entry, variant) for variant in claim.variants]
     if witnesses.path_of(context.catalogue.project, claim.name).is_file():
         checks.append(WitnessCheck(entry))
-    checks.append(MutantsCheck(entry))
+    checks += [ExhaustiveCheck(entry, exhaustive) for exhaustive in claim.exhaustive]
+    checks += [InvarianceCheck(entry), ControlsCheck(entry), MutantsCheck(entry)]
     return checks

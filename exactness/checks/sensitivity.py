@@ -32,6 +32,8 @@ class Fate(enum.Enum):
     PROVED_EQUAL = "proved equal"
     EQUIVALENT = "equivalent"
     """Listed by the claim with a reason whose check passed."""
+    NEVER_DIFFERED = "never differed"
+    """A fault of the compiled kernel whose instruction gave the same result in every execution."""
     SURVIVED = "survived"
 
 
@@ -105,16 +107,23 @@ class Count:
             self.unrounded_only = self.unrounded_only and not rounded
 
 
-def try_mutant(
-    mutant: Mutant, trials: Iterable[Trial], *, unrounded: bool, stop: bool = False
-) -> Count:
+    def include(self, other: Count) -> None:
+        """Add the counts of further trials."""
+        self.examples += other.examples
+        self.compared += other.compared
+        self.differing += other.differing
+        self.telling += other.telling
+        if self.first is None:
+            self.first, self.unrounded_only = other.first, other.unrounded_only
+
+
+def try_mutant(mutant: Mutant, trials: Iterable[Trial], *, unrounded: bool) -> Count:
     """Run a mutant on trials and count where it differs from the original.
 
     Args:
         mutant: the mutant.
         trials: where to try it.
         unrounded: whether outputs are also compared before their last rounding.
-        stop: whether to end with the first trial that shows it.
     """
     count = Count()
     for trial in trials:
@@ -123,8 +132,6 @@ def try_mutant(
         rounded = sum(_differing(a[0], e[0]) for a, e in pairs)
         wide = sum(_differing(a[1], e[1]) for a, e in pairs) if unrounded else 0
         count.add(trial, rounded, wide, sum(e[0].size for _, e in pairs))
-        if stop and count.telling:
-            break
     return count
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 Dim: TypeAlias = int | str
-"""64, "n", "2*n", "heads*(rope+rest)": non-negative integers, names of sizes, `+` and `*`."""
+"""64, "n", "2*n", "heads*(rope+rest)", "2**log_dim": non-negative integers, names of sizes, `+`,
+`*` and powers of an integer."""
 
 
 def names(dim: Dim) -> frozenset[str]:
@@ -30,10 +32,18 @@ def value(dim: Dim, sizes: Mapping[str, int]) -> int:
     return dim if isinstance(dim, int) else _value(_parsed(dim), sizes)
 
 
+_OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Mult: operator.mul,
+    ast.Pow: operator.pow,
+}
+
+
 @functools.lru_cache(maxsize=256)
 def _parsed(dim: str) -> ast.expr:
     refused = ValueError(
-        f"dimension {dim!r}: integers from 0 up, names of sizes, + and * are accepted"
+        f"dimension {dim!r}: integers from 0 up, names of sizes, + and *, powers of an integer "
+        "are accepted"
     )
     try:
         tree = ast.parse(dim, mode="eval").body
@@ -46,7 +56,8 @@ def _parsed(dim: str) -> ast.expr:
 
 def _is_accepted(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp):
-        accepted = isinstance(node.op, ast.Add | ast.Mult)
+        power = isinstance(node.op, ast.Pow) and isinstance(node.left, ast.Constant)
+        accepted = power or isinstance(node.op, ast.Add | ast.Mult)
         return accepted and _is_accepted(node.left) and _is_accepted(node.right)
     return isinstance(node, ast.Name) or (isinstance(node, ast.Constant) and _is_count(node.value))
 
@@ -58,7 +69,7 @@ def _is_count(constant: object) -> bool:
 def _value(node: ast.expr, sizes: Mapping[str, int]) -> int:
     if isinstance(node, ast.BinOp):
         left, right = _value(node.left, sizes), _value(node.right, sizes)
-        return left + right if isinstance(node.op, ast.Add) else left * right
+        return _OPERATIONS[type(node.op)](left, right)
     if isinstance(node, ast.Name):
         return sizes[node.id]
     return int(ast.literal_eval(node))

@@ -17,8 +17,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from exactness.bits import Bits, unsigned
-from exactness.formats import INTEGERS, Format, format_named
+from exactness.formats import INTEGERS, Format, Integer, format_named
+from exactness.inputs.grids import GRIDS
 from exactness.inputs.patterns import FAMILIES, generator
+
+_FAMILIES = {**FAMILIES, **GRIDS}
 
 
 class Layout(enum.Enum):
@@ -54,20 +57,17 @@ class TensorDraw:
     def __post_init__(self) -> None:
         """Refuse unknown names, impossible shapes and seeds, and patches that do not fit."""
         fmt = format_named(self.format)
-        if self.family not in FAMILIES:
-            raise ValueError(f"family {self.family!r} is unknown; known are {', '.join(FAMILIES)}")
-        if min(self.shape, default=0) < 0 or self.seed < 0:
-            raise ValueError(f"shape {self.shape} and seed {self.seed}: from 0 up is accepted")
-        for index, pattern in self.patches:
-            if not 0 <= index < math.prod(self.shape):
-                raise ValueError(f"patches: index {index} is outside of shape {self.shape}")
+        if self.family not in _FAMILIES:
+            raise ValueError(f"family {self.family!r} is unknown; known are {', '.join(_FAMILIES)}")
+        _check_place(self.shape, self.seed, self.patches)
+        for _, pattern in self.patches:
             if not 0 <= pattern < 1 << fmt.bits or pattern & ((1 << fmt.padding) - 1):
                 raise ValueError(f"patches: {pattern:#x} is no pattern of {fmt.name}")
 
     def patterns(self) -> np.ndarray:
         """The bit patterns, contiguous."""
         fmt: Format = format_named(self.format)
-        drawn = FAMILIES[self.family](generator(self.seed), fmt, self.shape)
+        drawn = _FAMILIES[self.family](generator(self.seed), fmt, self.shape)
         drawn = np.ascontiguousarray(drawn).astype(unsigned(fmt)).reshape(self.shape)
         for index, pattern in self.patches:
             drawn.flat[index] = pattern
@@ -104,11 +104,7 @@ class TensorDraw:
             ValueError: a field is missing, unknown or out of range.
         """
         try:
-            unknown = sorted(set(data) - _FIELDS)
-            if unknown:
-                raise ValueError(
-                    f"tensor: unknown field {unknown[0]!r}; known are {', '.join(sorted(_FIELDS))}"
-                )
+            _check_fields(cls, data)
             return cls(
                 format=data["format"],
                 shape=tuple(int(size) for size in data["shape"]),
@@ -121,7 +117,28 @@ class TensorDraw:
             raise ValueError(f"tensor {data!r}: {error!r}") from None
 
 
-_FIELDS = frozenset(field.name for field in fields(TensorDraw))
+def _check_fields(draw: type[TensorDraw | IntegerDraw], data: Mapping[str, Any]) -> None:
+    known = {field.name for field in fields(draw)}
+    unknown = sorted(set(data) - known)
+    if unknown:
+        names = ", ".join(sorted(known))
+        raise ValueError(f"tensor: unknown field {unknown[0]!r}; known are {names}")
+
+
+def _check_place(shape: tuple[int, ...], seed: int, patches: tuple[tuple[int, int], ...]) -> None:
+    if min(shape, default=0) < 0 or seed < 0:
+        raise ValueError(f"shape {shape} and seed {seed}: from 0 up is accepted")
+    for index, _ in patches:
+        if not 0 <= index < math.prod(shape):
+            raise ValueError(f"patches: index {index} is outside of shape {shape}")
+
+
+def _limits(fmt: Integer) -> tuple[int, int]:
+    """The smallest and the largest value of an integer format."""
+    if fmt.name == "bool":
+        return 0, 1
+    magnitude = fmt.bits - fmt.signed
+    return (-(1 << magnitude) if fmt.signed else 0), (1 << magnitude) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +162,18 @@ class IntegerDraw:
     patches: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse an unknown format and an empty range."""
+        """Refuse an unknown format, an empty range, and values that do not fit."""
         if self.format not in INTEGERS:
             raise ValueError(f"format {self.format!r} is unknown; known are {', '.join(INTEGERS)}")
         if self.low > self.high:
             raise ValueError(f"low {self.low} is greater than high {self.high}")
+        smallest, largest = _limits(INTEGERS[self.format])
+        if self.low < smallest or self.high > largest:
+            raise ValueError(f"range {self.family} does not fit {self.format}")
+        _check_place(self.shape, self.seed, self.patches)
+        for _, value in self.patches:
+            if not self.low <= value <= self.high:
+                raise ValueError(f"patches: {value} is outside of {self.family}")
 
     @property
     def family(self) -> str:
@@ -159,8 +183,9 @@ class IntegerDraw:
     def tensor(self, device: str) -> Any:
         """The torch tensor on `device`, contiguous."""
         fmt = INTEGERS[self.format]
-        drawn = generator(self.seed).integers(self.low, self.high, self.shape, endpoint=True)
-        values = drawn.astype(f"{'i' if fmt.signed else 'u'}{fmt.bits // 8}")
+        dtype = np.int64 if self.low < 0 else np.uint64
+        drawn = generator(self.seed).integers(self.low, self.high, self.shape, dtype, endpoint=True)
+        values = np.asarray(drawn).astype(f"{'i' if fmt.signed else 'u'}{fmt.bits // 8}")
         for index, value in self.patches:
             values.flat[index] = value
         return Bits(values.view(unsigned(fmt)), fmt).torch(device)
@@ -178,9 +203,10 @@ class IntegerDraw:
         """The inverse of `to_dict`.
 
         Raises:
-            ValueError: a field is missing or out of range.
+            ValueError: a field is missing, unknown or out of range.
         """
         try:
+            _check_fields(cls, data)
             return cls(
                 format=data["format"],
                 shape=tuple(int(size) for size in data["shape"]),
@@ -190,7 +216,7 @@ class IntegerDraw:
                 patches=tuple((int(i), int(v)) for i, v in data.get("patches", ())),
             )
         except (KeyError, TypeError) as error:
-            raise ValueError(f"tensor {dict(data)!r}: {error!r}") from None
+            raise ValueError(f"tensor {data!r}: {error!r}") from None
 
 
 Draw: TypeAlias = TensorDraw | IntegerDraw

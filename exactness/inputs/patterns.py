@@ -155,6 +155,22 @@ def constant(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> n
     return np.full(shape, encode_rounded(rng.uniform(0.5, 4.0, ()), fmt))
 
 
+def few_values(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> np.ndarray:
+    """Rows of one value but for a few elements, of its negative and two others: ties everywhere.
+
+    Most values are zeros, infinities and NaN, so that some rows have hardly a number in them.
+    """
+    rows = (*shape[:-1], 1)[: len(shape)]
+    extremes = special_patterns(fmt)[[0, 1, -4, -3, -2]]
+    numbers = normal(rng, fmt, (4, *rows))
+    palette = np.where(rng.random((4, *rows)) < 0.6, rng.choice(extremes, (4, *rows)), numbers)
+    palette[1] = palette[0] ^ bits.unsigned(fmt).type(1 << (fmt.bits - 1))
+    share = rng.choice(np.array([0.03125, 0.25]), rows)
+    index = np.where(rng.random(shape) < share, rng.integers(1, 4, shape), 0)
+    spread = np.broadcast_to(palette, (4, *shape))
+    return np.asarray(np.take_along_axis(spread, index[np.newaxis], 0)[0])
+
+
 def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     return np.where(rng.integers(0, 2, shape) == 1, -1.0, 1.0)
 
@@ -176,6 +192,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             specials,
             one_special_row,
             constant,
+            few_values,
         )
     }
 )

@@ -6,8 +6,9 @@ neighbours, primes, 255/256/257. They are never rounded to a multiple.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from exactness.formats import Format, Integer
 from exactness.inputs import dims as dimensions
 from exactness.inputs.dims import Dim
 from exactness.inputs.draws import Draw, Example, IntegerDraw, Layout, TensorDraw
-from exactness.inputs.patterns import FAMILIES, seed_of, special_patterns
+from exactness.inputs.patterns import FAMILIES, generator, seed_of, special_patterns
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
@@ -48,6 +49,17 @@ class Tensor:
         unknown = [family for family in self.families if family not in FAMILIES]
         if unknown:
             raise ValueError(f"family {unknown[0]!r} is unknown; known are {', '.join(FAMILIES)}")
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """The families it may be filled with."""
+        return self.families or tuple(FAMILIES)
+
+    def nearest(self, family: str) -> str:
+        """The family itself, or one it may be filled with in its place."""
+        if not self.families or family in self.families:
+            return family
+        return self.families[tuple(FAMILIES).index(family) % len(self.families)]
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape for given sizes."""
@@ -131,7 +143,7 @@ class Inputs:
 
         Args:
             label: seeds the tensors.
-            family: the family that fills them.
+            family: the family that fills them; a tensor that does not accept it takes its first.
             **given: every size; parameters, and formats by name, that differ from their default.
 
         Raises:
@@ -153,9 +165,42 @@ class Inputs:
                 tensors[name] = tensor.draw(given, seed)
             else:
                 fmt = _format(tensor, formats).name
-                tensors[name] = TensorDraw(fmt, tensor.shape(given), family, seed)
+                held = family if family in tensor.accepted else tensor.accepted[0]
+                tensors[name] = TensorDraw(fmt, tensor.shape(given), held, seed)
         chosen = {k: v for k, v in given.items() if k in self.parameters}
         return Example(tensors, {**self.defaults(), **chosen})
+
+    def large_examples(self, seed: int) -> Iterator[Example]:
+        """Endless seeded examples that fill the budget of elements, without Hypothesis.
+
+        Every family in turn; sizes are uniform over their range, the first one as large as fits.
+        """
+        rng = generator(seed)
+        first = next(iter(self.sizes))
+        for number in itertools.count():
+            sizes = {name: int(rng.integers(*r, endpoint=True)) for name, r in self.sizes.items()}
+            sizes[first] = self._room(first, {**sizes, first: 1})
+            choices = {
+                **self.parameters,
+                **{name: [fmt.name for fmt in values] for name, values in self.formats.items()},
+            }
+            chosen = {name: values[rng.integers(len(values))] for name, values in choices.items()}
+            family = tuple(FAMILIES)[number % len(FAMILIES)]
+            label = f"{seed}/{number}"
+            yield self.example(label, family=family, **sizes, **chosen)
+
+    def _room(self, name: str, others: Mapping[str, int]) -> int:
+        """The largest value of a size within its range and the budget of elements."""
+        low, high = self.sizes[name]
+        room = min(
+            (
+                ELEMENTS // max(math.prod(tensor.shape({**others, name: 1})), 1)
+                for tensor in self.tensors.values()
+                if name in tensor.sizes
+            ),
+            default=high,
+        )
+        return max(low, min(high, room))
 
     def _format_named(self, name: str, wanted: str) -> Format:
         for fmt in self.formats[name]:
@@ -193,17 +238,9 @@ class Inputs:
         """Sizes drawn in order from the last; earlier ones yield to the budget of elements."""
         sizes: dict[str, int] = {}
         for name in reversed(list(self.sizes)):
-            low, high = self.sizes[name]
+            low, _ = self.sizes[name]
             others = {other: sizes.get(other, 1) for other in self.sizes}
-            room = min(
-                (
-                    ELEMENTS // max(math.prod(tensor.shape({**others, name: 1})), 1)
-                    for tensor in self.tensors.values()
-                    if name in tensor.sizes
-                ),
-                default=high,
-            )
-            sizes[name] = draw(_size(low, max(low, min(high, room))), label=name)
+            sizes[name] = draw(_size(low, self._room(name, others)), label=name)
         return sizes
 
 
@@ -242,7 +279,7 @@ def _draw_tensor(
 
     shape = tensor.shape(sizes)
     count = math.prod(shape)
-    family = draw(st.sampled_from(tensor.families or tuple(FAMILIES)), label=f"{name} family")
+    family = draw(st.sampled_from(tensor.accepted), label=f"{name} family")
     pattern = st.one_of(
         st.sampled_from([int(p) for p in special_patterns(fmt)]),
         st.integers(0, (1 << (fmt.bits - fmt.padding)) - 1).map(lambda p: p << fmt.padding),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from exactness import messages
-from exactness.checks.outcome import Outcome, Status
+from exactness.checks.outcome import GOOD, Outcome, Status
 from exactness.environment import Environment
 from exactness.golden import write_atomically
 from exactness.jsonable import jsonable
@@ -39,7 +39,7 @@ class ClaimRow:
         for status in (Status.ERROR, Status.FAILED):
             if self.count(status):
                 return status
-        return Status.PASSED if self.count(Status.PASSED) else Status.NOT_RUN
+        return Status.PASSED if any(map(self.count, GOOD)) else Status.NOT_RUN
 
     @property
     def cases(self) -> int:
@@ -125,7 +125,7 @@ class Report:
         """0 if something passed and nothing failed, else 1."""
         totals = self.totals
         bad = totals[Status.FAILED.value] + totals[Status.ERROR.value]
-        return 0 if totals[Status.PASSED.value] and not bad else 1
+        return 0 if any(totals[status.value] for status in GOOD) and not bad else 1
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -14,6 +14,7 @@ from exactness.report.schema import ClaimRow, Report
 
 _STYLES = {
     Status.PASSED: "green",
+    Status.PROVED: "green",
     Status.FAILED: "bold red",
     Status.ERROR: "bold red",
     Status.NOT_RUN: "yellow",

@@ -8,18 +8,20 @@ machine.counts                     # thread-instructions executed, by opcode
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from exactness.virtual.errors import VirtualHopperError
 
 if TYPE_CHECKING:
     from exactness.virtual.autotuning import Configuration, configurations
+    from exactness.virtual.editing import Edit, Editing
     from exactness.virtual.fusion import FusionError, check_fusion_free, resolve
     from exactness.virtual.launcher import Launch, VirtualHopper
 
 __all__ = [
     "Configuration",
+    "Editing",
     "FusionError",
     "Launch",
     "VirtualHopper",
@@ -32,6 +34,7 @@ __all__ = [
 
 _LAZY = {
     "Configuration": "autotuning",
+    "Editing": "editing",
     "FusionError": "fusion",
     "Launch": "launcher",
     "VirtualHopper": "launcher",
@@ -51,11 +54,19 @@ def __getattr__(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def hopper() -> Iterator[VirtualHopper]:
+def hopper(
+    edit: Edit | Editing | None = None, options: Mapping[str, Any] | None = None
+) -> Iterator[VirtualHopper]:
     """Run every Triton kernel that is launched in this block on a virtual Hopper.
 
     Kernels take CPU tensors, and Triton compiles them for sm_90 as it would on an H200. Blocks
     nest; the innermost one records. The driver that was active before is active again afterwards.
+
+    Args:
+        edit: gets the PTX and the name of each kernel and returns the PTX to execute instead: the
+            kernel as Triton compiled it, gone wrong. It sees PTX in which every contraction is
+            decided, and what it returns is executed as written. Launches record the unedited PTX.
+        options: launch options that override those of every launch, as `{"num_warps": 8}`.
 
     Yields:
         The machine: `launches`, `counts` of executed instructions, and the `tuned` kernels.
@@ -68,6 +79,7 @@ def hopper() -> Iterator[VirtualHopper]:
 
     from exactness.virtual.autotuning import isolated_tuning
     from exactness.virtual.driver import HopperDriver
+    from exactness.virtual.editing import Editing, launch_options
     from exactness.virtual.launcher import VirtualHopper
 
     if knobs.runtime.interpret:
@@ -77,10 +89,10 @@ def hopper() -> Iterator[VirtualHopper]:
         )
     # `driver.active` would create a driver, which fails without a GPU.
     previous = driver._active
-    machine = VirtualHopper()
+    machine = VirtualHopper(edit if edit is None or isinstance(edit, Editing) else Editing(edit))
     driver.set_active(HopperDriver(machine))
     try:
-        with isolated_tuning(machine.note_tuned):
+        with isolated_tuning(machine.note_tuned), launch_options(options or {}):
             yield machine
     finally:
         driver.set_active(previous)

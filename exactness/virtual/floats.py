@@ -35,7 +35,8 @@ ROUNDINGS: dict[str, Rounding] = {
 """PTX rounding modifier to mode."""
 
 F32_NAN = np.uint32(0x7FFFFFFF)
-F64_NAN = np.uint64(0x7FF8000000000000)
+# CUDART_NAN of CUDA's math_constants.h.
+F64_NAN = np.uint64(0xFFF8000000000000)
 HALF_NAN = np.uint16(0x7FFF)
 
 
@@ -135,6 +136,13 @@ def flush(bits: Array, fmt: Format) -> Array:
     return np.where(subnormal, bits & sign, bits)
 
 
+def canonical(bits: Array, fmt: Format) -> Array:
+    """NaN patterns become the one that arithmetic gives."""
+    nan: Any = {16: HALF_NAN, 32: F32_NAN, 64: F64_NAN}[fmt.bits]
+    infinity = nan.dtype.type(fmt.infinity_pattern)
+    return np.where(magnitude(bits) > infinity, nan, bits)
+
+
 def negate(bits: Array) -> Array:
     """Flip the sign bit."""
     return bits ^ _SIGN[8 * bits.itemsize]
@@ -170,11 +178,13 @@ def fma_f32(a: Array, b: Array, c: Array) -> Array:
     total = product + c
     result = total.astype(np.float32)
     on_midpoint = (total.view(np.uint64) & _LOW29) == _MIDPOINT
-    # A rounded result above the smallest normal number cannot come from the subnormal range.
-    doubtful = on_midpoint | (np.abs(result) <= _SMALLEST_NORMAL)
+    # A rounded result above the smallest normal number cannot come from the subnormal range, and
+    # an f64 sum is zero only if it is exact.
+    doubtful = on_midpoint | ((np.abs(result) <= _SMALLEST_NORMAL) & (total != 0))
     if doubtful.any():
-        exact = add_to_odd(product, np.broadcast_to(c, total.shape).astype(np.float64))
-        result = np.where(doubtful, exact.astype(np.float32), result)
+        terms = (np.broadcast_to(term, total.shape)[doubtful] for term in (product, c))
+        first, second = (term.astype(np.float64) for term in terms)
+        result[doubtful] = add_to_odd(first, second).astype(np.float32)
     return result
 
 

@@ -169,7 +169,7 @@ class _Flow:
         self.writers: dict[str, list[Instruction]] = {}
         self.readers: dict[str, list[Instruction]] = {}
         for instruction in entry.body:
-            targets, sources = _registers(instruction)
+            targets, sources = registers(instruction)
             for name in targets:
                 self.writers.setdefault(name, []).append(instruction)
             for name in sources:
@@ -245,8 +245,8 @@ def _pure(instruction: Instruction) -> bool:
     return all(isinstance(o, Integer | Register | Vector) for o in instruction.operands[1:])
 
 
-def _registers(instruction: Instruction) -> tuple[list[str], list[str]]:
-    """Registers written and read. The first operand is the result, unless there is none."""
+def registers(instruction: Instruction) -> tuple[list[str], list[str]]:
+    """Names of the registers written and read. The first operand is the result, if there is one."""
     groups = [_names(operand) for operand in instruction.operands]
     sources = [instruction.guard.register.name] if instruction.guard is not None else []
     if instruction.opcode in _NO_RESULT or not groups:

@@ -38,17 +38,6 @@ def differs(x: Bits, y: Bits) -> Bits:
     return np.asarray(x != y)
 
 
-def part_of(
-    full: Bits, shape: tuple[int, ...], mask: Mask, state: State, inside: Bits | None
-) -> Bits:
-    """A (blocks, threads) array cut down to the lanes that an access stands for."""
-    if mask is not None:
-        full = full[np.broadcast_to(mask, state.shape)]
-    if inside is not None:
-        return full[inside if inside.ndim == 1 else np.broadcast_to(inside, full.shape)]
-    return full
-
-
 def place(part: Bits, inside: Bits | None) -> Bits:
     """The inverse of indexing with `inside`."""
     if inside is None:

@@ -11,10 +11,12 @@ from typing import Any
 
 from exactness.virtual import fusion
 from exactness.virtual.arguments import Argument, ArgumentMemory, flatten, pack
+from exactness.virtual.editing import Editing
 from exactness.virtual.errors import LaunchError, UnsupportedInstructionError
 from exactness.virtual.fusion import Resolved, Verdict
 from exactness.virtual.machine import launch
 from exactness.virtual.memory import GlobalMemory
+from exactness.virtual.program import Program, decode_entry
 
 DEVICE = 0x900_0000
 """Kernels are cached by device number; no GPU has this one."""
@@ -34,7 +36,7 @@ class Launch:
         num_warps: warps of a block.
         counts: thread-instructions executed, by opcode with modifiers.
         verdict: what ptxas made of the PTX.
-        ptx: the PTX that Triton printed.
+        ptx: the PTX that Triton printed, whatever an edit made of it.
         options: the ptxas options it is assembled with.
     """
 
@@ -56,8 +58,9 @@ class VirtualHopper:
         tuned: the autotuned kernels that were launched, each once; see `configurations`.
     """
 
-    def __init__(self) -> None:
-        """Start without launches."""
+    def __init__(self, editing: Editing | None = None) -> None:
+        """Start without launches; `editing` changes kernels before they run."""
+        self._editing = editing
         self.launches: list[Launch] = []
         self.counts: Counter[str] = Counter()
         self.tuned: list[Any] = []
@@ -66,6 +69,12 @@ class VirtualHopper:
         """Add a launch."""
         self.launches.append(entry)
         self.counts.update(entry.counts)
+
+    def program(self, resolved: Resolved, kernel: str) -> Program:
+        """What to execute: the resolved PTX, or what was made of it."""
+        if self._editing is not None:
+            return self._editing.program(resolved, kernel)
+        return decode_entry(resolved.module.entries[kernel])
 
     def note_tuned(self, kernel: Any) -> None:
         """Remember an autotuned kernel, if this is the innermost block."""
@@ -138,15 +147,20 @@ class Launcher:
         if enter_hook is not None:
             enter_hook(launch_metadata)
         if 0 not in grid:
-            hopper.record(self._execute(grid, function, args))
+            hopper.record(self._execute(hopper, grid, function, args))
         if exit_hook is not None:
             exit_hook(launch_metadata)
 
     def _execute(
-        self, grid: tuple[int, int, int], function: LoadedKernel, args: Sequence[Any]
+        self,
+        hopper: VirtualHopper,
+        grid: tuple[int, int, int],
+        function: LoadedKernel,
+        args: Sequence[Any],
     ) -> Launch:
         resolved = self._resolved(function)
-        entry = resolved.module.entries[function.name]
+        program = hopper.program(resolved, function.name)
+        entry = program.entry
         memory = ArgumentMemory()
         arguments = [*flatten(self.signature, args), *self._scratch(grid, memory)]
         if len(arguments) < len(entry.params):
@@ -166,6 +180,7 @@ class Launcher:
             memory=reachable,
             dynamic_shared=int(self.metadata.shared),
             kernel_name=function.name,
+            program=program,
         )
         return Launch(
             function.name, grid, warps, counts, resolved.verdict, self._ptx, self._options

@@ -55,6 +55,7 @@ def launch(
     memory: GlobalMemory,
     dynamic_shared: int = 0,
     kernel_name: str | None = None,
+    program: Program | None = None,
 ) -> Counts:
     """Run a kernel to its end.
 
@@ -67,6 +68,7 @@ def launch(
         memory: what the kernel may reach.
         dynamic_shared: bytes of shared memory beyond the static variables.
         kernel_name: what to call it in messages; the entry's name if None.
+        program: the kernel as it was decoded already.
 
     Returns:
         How many thread-instructions of each kind ran.
@@ -76,19 +78,20 @@ def launch(
     """
     name = kernel_name or entry.name
     try:
-        return _launch(entry, grid, block, params, memory, dynamic_shared)
+        decoded = decode_entry(entry) if program is None else program
+        return _launch(decoded, grid, block, params, memory, dynamic_shared)
     except VirtualHopperError as error:
         error.at(name, None)
         raise
 
 
 def _launch(
-    entry: Entry, grid: Dimensions, block: Dimensions, params: Sequence[bytes | int | float],
+    program: Program, grid: Dimensions, block: Dimensions, params: Sequence[bytes | int | float],
     memory: GlobalMemory, dynamic_shared: int,
 ) -> Counts:  # fmt: skip
+    entry = program.entry
     _check_dimensions(entry, grid, block)
     check_host()
-    program = decode_entry(entry)
     packed = _pack(entry.params, params)
     shared_addresses, shared_size = _layout(entry, "shared", dynamic_shared, SHARED_BASE)
     local_addresses, local_size = _layout(entry, "local", 0, 0)

@@ -1,33 +1,28 @@
-"""Global memory: the buffers a kernel was given, with who wrote what in this launch.
+"""Global memory: the buffers a kernel was given.
 
-Every access goes to a registered buffer, whole and aligned, or raises. Stores remember their
-thread, so that a result that depends on the order of threads is noticed: two threads that write
-different values to one address, a load of what another block or warp wrote with no barrier
-between, atomics whose result depends on the order. Buffers that the kernel may write to also
-remember which block read what, for a write that comes after another block's read.
+Every access goes to a registered buffer, whole and aligned, or raises. What threads do to each
+other through memory is checked in `exactness.virtual.tracking`.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Collection
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 import numpy as np
 
 from exactness.virtual.errors import (
     LaunchError,
     MisalignedAccessError,
-    OrderDependenceError,
     OutOfBoundsError,
+    VirtualHopperError,
     WriteConflictError,
 )
-from exactness.virtual.lanes import WORDS, differs, indices, part_of, place, spread
+from exactness.virtual.lanes import WORDS, differs, indices, place, spread
 from exactness.virtual.state import Bits, Mask, State
-
-ATOMIC_OWNER = np.int64(-1)
-_SEVERAL = np.int32(-1)
+from exactness.virtual.tracking import Tracker
 
 
 @dataclass(slots=True, eq=False)
@@ -39,9 +34,7 @@ class Region:
         data: its bytes; writes show in the caller's array.
         names: the arguments it stands for.
         writable: False for constants of the module.
-        owners: per granule, who wrote it in this launch; None until somebody does.
-        atomics: per granule, the kind of atomic that touched it; None until one does.
-        readers: per granule, block + 1 of who read it, −1 for several; None: not remembered.
+        tracker: who touched it in this launch; None before the first.
         views: `data` as words of each size, from the first aligned address on.
         keep: arrays that own the bytes, where `data` does not.
     """
@@ -50,9 +43,7 @@ class Region:
     data: Bits
     names: tuple[str, ...]
     writable: bool = True
-    owners: Bits | None = None
-    atomics: Bits | None = None
-    readers: Bits | None = None
+    tracker: Tracker | None = None
     views: dict[int, tuple[int, Bits]] = field(default_factory=dict)
     keep: tuple[Bits, ...] = ()
 
@@ -76,18 +67,72 @@ class Region:
         return self.views[size]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Access:
+    """A load or store of the running lanes.
+
+    Attributes:
+        state: whose lanes.
+        addresses: u64; with a mask, the running lanes' in one dimension, else broadcasting to
+            (blocks, threads).
+        mask: the lanes that `addresses` stands for.
+        size: bytes: 1, 2, 4, 8 or 16.
+        name: the buffer, once known.
+        chosen: of the lanes before, those that reach this buffer; None for all.
+    """
+
+    state: State
+    addresses: Bits
+    mask: Mask
+    size: int
+    name: str = ""
+    chosen: Bits | None = None
+
+    def of(self, region: Region) -> Access:
+        """The same access, known to be to this region."""
+        return replace(self, name="/".join(region.names))
+
+    def full(self) -> Access:
+        """The same access with an address for every lane."""
+        if self.mask is not None:
+            return self
+        return replace(self, addresses=self.state.full(self.addresses))
+
+    def inside(self, region: Region) -> Access | None:
+        """The lanes that reach a region; None if there are none."""
+        low, high = np.uint64(region.base), np.uint64(region.end)
+        chosen = (self.addresses >= low) & (self.addresses < high)
+        if not chosen.any():
+            return None
+        return replace(self.of(region), addresses=self.addresses[chosen], chosen=chosen)
+
+    def lanes(self, values: Bits) -> Bits:
+        """A (blocks, threads) array cut down to the lanes of this access."""
+        if self.mask is not None:
+            values = values[np.broadcast_to(self.mask, self.state.shape)]
+        return values if self.chosen is None else values[self.chosen]
+
+    def first(self, bad: Bits) -> str:
+        """Size and address of the first of some lanes."""
+        return f"{self.size}-byte access at {int(self.addresses[bad].ravel()[0]):#x}"
+
+    def fail(self, kind: type[VirtualHopperError], what: str, bad: Bits) -> NoReturn:
+        """Raise for some lanes of this access."""
+        if self.chosen is not None:
+            bad = place(bad, self.chosen)
+        self.state.fail(kind, what, spread(bad, self.mask, self.state))
+
+
 class GlobalMemory:
     """Registered buffers by address.
 
     Attributes:
         regions: disjoint, in ascending order of address.
-        granule: bytes that are tracked together: no store or atomic of the kernel is smaller.
     """
 
     def __init__(self) -> None:
         """Empty memory."""
         self.regions: list[Region] = []
-        self.granule = 1
 
     def register(
         self, address: int, array: Bits, name: str, *, writable: bool = True
@@ -125,22 +170,22 @@ class GlobalMemory:
             granule: bytes of the smallest store or atomic of the kernel.
             stored: addresses from which the kernel's stores start out; None: they may go anywhere.
         """
-        self.granule = granule
         for region in self.regions:
-            region.owners = region.atomics = region.readers = None
-            if stored is None or any(region.base <= a <= region.end for a in stored):
-                region.readers = np.zeros(-(-region.data.size // granule), np.int32)
+            reached = stored is None or any(region.base <= a <= region.end for a in stored)
+            region.tracker = Tracker(region, granule, remember_reads=reached)
 
-    def region_of(self, state: State, addresses: Bits, mask: Mask, size: int) -> Region | None:
-        """The region that holds all these accesses; None if they lie in several.
+    def region_of(self, access: Access) -> Region | None:
+        """The region that holds all of an access; None if its lanes reach several.
 
         Raises:
             OutOfBoundsError: a lane's access is not wholly inside a region.
-            MisalignedAccessError: an address is not a multiple of `size`.
+            MisalignedAccessError: an address is not a multiple of the size.
         """
+        addresses, size = access.addresses, access.size
         if int(np.bitwise_or.reduce(addresses, axis=None)) & (size - 1):
             bad = addresses & np.uint64(size - 1) != 0
-            self._fail(state, MisalignedAccessError, addresses, mask, bad, size)
+            what = f"{access.first(bad)} is not aligned to {size} bytes"
+            access.fail(MisalignedAccessError, what, bad)
         low, high = int(addresses.min()), int(addresses.max())
         for region in self.regions:
             if region.base <= low and high + size <= region.end:
@@ -151,19 +196,10 @@ class GlobalMemory:
                 last = np.uint64(region.end - size)
                 inside |= (addresses >= np.uint64(region.base)) & (addresses <= last)
         if not inside.all():
-            self._fail(state, OutOfBoundsError, addresses, mask, ~inside, size)
+            near = self.near(int(addresses[~inside].ravel()[0]))
+            what = f"{access.first(~inside)} is outside of the memory passed: {near}"
+            access.fail(OutOfBoundsError, what, ~inside)
         return None
-
-    def _fail(
-        self, state: State, kind: Any, addresses: Bits, mask: Mask, bad: Bits, size: int
-    ) -> None:
-        first = int(addresses[bad].ravel()[0])
-        what = f"{size}-byte access at {first:#x} "
-        if kind is MisalignedAccessError:
-            what += f"is not aligned to {size} bytes"
-        else:
-            what += f"is outside of the memory passed: {self.near(first)}"
-        state.fail(kind, what, spread(bad, mask, state))
 
     def near(self, address: int) -> str:
         """The region closest to an address, and how far away it is."""
@@ -178,184 +214,67 @@ class GlobalMemory:
         distance = region.base - address if address < region.base else address - region.end
         return f"{distance} bytes {side} of {region.title}"
 
-    def load(
-        self, state: State, addresses: Bits, mask: Mask, size: int, *, strong: bool
-    ) -> Bits:
-        """Words of `size` bytes at `addresses` (any shape).
+    def load(self, access: Access, *, strong: bool) -> Bits:
+        """The words at the addresses of an access.
 
         Args:
-            state: for messages and thread numbers.
-            addresses: u64; with a mask, only the running lanes' in order, else all lanes'.
-            mask: the running lanes that `addresses` stands for.
-            size: 1, 2, 4, 8 or 16.
+            access: where.
             strong: whether the load may see other blocks' writes (volatile, acquire …).
 
+        Returns:
+            Words in the shape of the addresses (of all lanes, if they reach several buffers).
+
         Raises:
-            OrderDependenceError: a weak load of what another block wrote in this launch, or
-                another warp since the block's last barrier.
+            OrderDependenceError: the value depends on the order of threads.
         """
-        region = self.region_of(state, addresses, mask, size)
+        region = self.region_of(access)
         if region is not None:
-            return self._load(state, region, addresses, mask, size, strong, None)
-        if mask is None:
-            addresses = state.full(addresses)
-        result = np.zeros(addresses.shape, WORDS[size])
-        for region, inside in self._parts(addresses):
-            part = self._load(state, region, addresses[inside], mask, size, strong, inside)
-            result[inside] = part
+            return self._load(access.of(region), region, strong)
+        access = access.full()
+        result = np.zeros(access.addresses.shape, WORDS[access.size])
+        for region in self.regions:
+            part = access.inside(region)
+            if part is not None:
+                result[part.chosen] = self._load(part, region, strong)
         return result
 
-    def _parts(self, addresses: Bits) -> list[tuple[Region, Bits]]:
-        parts = []
-        for region in self.regions:
-            inside = (addresses >= np.uint64(region.base)) & (addresses < np.uint64(region.end))
-            if inside.any():
-                parts.append((region, inside))
-        return parts
+    def _load(self, access: Access, region: Region, strong: bool) -> Bits:
+        if region.tracker is not None:
+            region.tracker.read(access, strong=strong)
+        start, words = region.words(access.size)
+        return words.take(indices(access.addresses, start, access.size))
 
-    def _load(
-        self, state: State, region: Region, addresses: Bits, mask: Mask, size: int,
-        strong: bool, inside: Bits | None,
-    ) -> Bits:  # fmt: skip
-        if region.owners is not None and not strong:
-            self._check_read(state, region, addresses, mask, size, inside)
-        if region.readers is not None:
-            self._note_read(state, region, addresses, mask, size, inside)
-        start, words = region.words(size)
-        return words.take(indices(addresses, start, size))
-
-    def _check_read(
-        self, state: State, region: Region, addresses: Bits, mask: Mask, size: int,
-        inside: Bits | None,
-    ) -> None:  # fmt: skip
-        assert region.owners is not None
-        me = part_of(state.writers(), addresses.shape, mask, state, inside)
-        for granule in self.granules(region, addresses, size):
-            owner = region.owners.take(granule)
-            if not owner.any():
-                continue
-            foreign = (owner != 0) & ((owner >> 32) != (me >> 32))
-            # Bits 5 to 9 are the warp, those above block and epoch.
-            unordered = ((owner >> 10) == (me >> 10)) & ((owner >> 5) != (me >> 5))
-            for bad, who in ((foreign, "block"), (unordered, "warp")):
-                if bad.any():
-                    state.fail(
-                        OrderDependenceError,
-                        f"a load of {'/'.join(region.names)} sees what another {who} wrote in "
-                        "this launch with nothing to order them",
-                        spread(place(bad, inside), mask, state),
-                    )
-
-    def _note_read(
-        self, state: State, region: Region, addresses: Bits, mask: Mask, size: int,
-        inside: Bits | None,
-    ) -> None:  # fmt: skip
-        """Remember which block read these addresses, −1 if several did."""
-        assert region.readers is not None
-        if mask is None and inside is None:
-            addresses = state.full(addresses)
-        blocks = (state.writers() >> 32).astype(np.int32)
-        me = part_of(blocks, addresses.shape, mask, state, inside)
-        for granule in self.granules(region, addresses, size):
-            before = region.readers.take(granule)
-            region.readers[granule] = np.where((before == 0) | (before == me), me, _SEVERAL)
-            lost = region.readers.take(granule) != me
-            if lost.any():
-                region.readers[granule[lost]] = _SEVERAL
-
-    def granules(self, region: Region, addresses: Bits, size: int) -> list[Bits]:
-        """Tracking indices of an access: one for each granule it covers."""
-        first = (addresses - np.uint64(region.base)).view(np.int64) // self.granule
-        return [first + step for step in range(max(size // self.granule, 1))]
-
-    def store(
-        self, state: State, addresses: Bits, values: Bits, mask: Mask, size: int
-    ) -> None:
-        """Write words of `size` bytes; `addresses` and `values` have one shape.
+    def store(self, access: Access, values: Bits) -> None:
+        """Write words; the addresses and `values` have one shape, that of all running lanes.
 
         Raises:
             WriteConflictError: two threads write different values to one address.
-            OrderDependenceError: an atomic of this launch wrote there, or another block reads it.
+            OrderDependenceError: the result depends on the order of threads otherwise.
+            OutOfBoundsError: also for a constant.
         """
-        region = self.region_of(state, addresses, mask, size)
+        region = self.region_of(access)
         if region is not None:
-            return self._store(state, region, addresses, values, mask, size, None)
-        for region, inside in self._parts(addresses):
-            self._store(state, region, addresses[inside], values[inside], mask, size, inside)
+            return self._store(access.of(region), region, values)
+        for region in self.regions:
+            part = access.inside(region)
+            if part is not None:
+                self._store(part, region, values[part.chosen])
 
-    def _store(
-        self, state: State, region: Region, addresses: Bits, values: Bits, mask: Mask,
-        size: int, inside: Bits | None,
-    ) -> None:  # fmt: skip
+    def _store(self, access: Access, region: Region, values: Bits) -> None:
         if not region.writable:
-            state.fail(
-                OutOfBoundsError,
-                f"a store to the constant {'/'.join(region.names)}",
-                spread(place(np.ones(addresses.shape, np.bool_), inside), mask, state),
-            )
-        start, words = region.words(size)
-        index = indices(addresses, start, size)
+            everywhere = np.ones(access.addresses.shape, np.bool_)
+            access.fail(OutOfBoundsError, f"a store to the constant {access.name}", everywhere)
+        start, words = region.words(access.size)
+        index = indices(access.addresses, start, access.size)
         before = words.take(index)
         words[index] = values
         lost = differs(words.take(index), values)
-        changed = differs(before, values)
-        if changed.any():
-            self._check_readers(state, region, addresses, mask, size, changed, inside)
-        lost |= self._overwritten(state, region, addresses, mask, size, inside) & changed
+        if region.tracker is not None:
+            changed = differs(before, values)
+            lost |= region.tracker.write(access, changed) & changed
         if lost.any():
-            state.fail(
-                WriteConflictError,
-                f"two threads write different values to one address of {'/'.join(region.names)}",
-                spread(place(lost, inside), mask, state),
-            )
-
-    def _check_readers(
-        self, state: State, region: Region, addresses: Bits, mask: Mask, size: int,
-        changed: Bits, inside: Bits | None,
-    ) -> None:  # fmt: skip
-        """Raise if another block has read what is changed now."""
-        if region.readers is None:
-            return
-        me = part_of(state.writers() >> 32, addresses.shape, mask, state, inside)
-        for granule in self.granules(region, addresses, size):
-            reader = region.readers.take(granule)
-            bad = changed & (reader != 0) & (reader != me)
-            if bad.any():
-                state.fail(
-                    OrderDependenceError,
-                    f"a store to {'/'.join(region.names)} changes what another block reads in "
-                    "this launch",
-                    spread(place(bad, inside), mask, state),
-                )
-
-    def _overwritten(
-        self, state: State, region: Region, addresses: Bits, mask: Mask, size: int,
-        inside: Bits | None,
-    ) -> Bits:  # fmt: skip
-        """Which addresses another thread wrote with no barrier between; claims all of them.
-
-        Raises:
-            OrderDependenceError: an atomic of this launch wrote there.
-        """
-        if region.owners is None:
-            region.owners = np.zeros(-(-region.data.size // self.granule), np.int64)
-        me = part_of(state.writers(), addresses.shape, mask, state, inside)
-        clash = np.zeros(addresses.shape, np.bool_)
-        for granule in self.granules(region, addresses, size):
-            owner = region.owners.take(granule)
-            if (owner == ATOMIC_OWNER).any():
-                state.fail(
-                    OrderDependenceError,
-                    f"a store to {'/'.join(region.names)} overwrites what an atomic of this "
-                    "launch wrote",
-                    spread(place(owner == ATOMIC_OWNER, inside), mask, state),
-                )
-            # The same block may overwrite after a barrier: the epoch below the block differs.
-            clash |= (owner != 0) & (owner != me) & (
-                ((owner >> 32) != (me >> 32)) | ((owner >> 10) == (me >> 10))
-            )
-            region.owners[granule] = me
-        return clash
+            what = f"two threads write different values to one address of {access.name}"
+            access.fail(WriteConflictError, what, lost)
 
 
 def _merged(regions: list[Region]) -> Region:

@@ -52,7 +52,7 @@ class _Writer:
             target = _operands(instruction)[0]
             self.replaced[instruction] = f"{_guard(instruction)}mov.b32 {target}, {_hex(value)};"
         self.absorb()
-        return self.declare(_substitute(self.text, self.freedoms.entry, self.replaced))
+        return self.declare(substitute(self.text, self.freedoms.entry, self.replaced))
 
     def fresh(self, kind: str) -> str:
         """A new register of the width of type `kind`."""
@@ -183,8 +183,12 @@ def division_scale(instruction: Instruction, divisor: np.float32) -> np.float32:
     return np.float32(1)
 
 
-def _substitute(text: str, entry: Entry, replaced: Mapping[Instruction, str]) -> str:
-    """Replace statements; each is looked for from the start of its line."""
+def substitute(text: str, entry: Entry, replaced: Mapping[Instruction, str]) -> str:
+    """Replace statements of a kernel in its PTX text; all others keep their lines.
+
+    Raises:
+        PTXSyntaxError: an instruction cannot be found in the text again.
+    """
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     pieces, position = [], 0
     for instruction in entry.body:

@@ -32,9 +32,9 @@ def one_line(result, *words):
 def test_verify_passes_and_writes_a_report(run, small_project):
     result = run("verify", "--examples", "10", "--report", "out")
     assert result.exit_code == 0, result.output
-    assert "4 passed, 0 failed, 0 not run" in result.output
+    assert "7 passed, 0 failed, 0 not run" in result.output
     report = json.loads((small_project.root / "out" / "report.json").read_text())
-    assert report["totals"]["passed"] == 4
+    assert report["totals"]["passed"] == 7
     assert list((small_project.root / "out").iterdir()) == [
         small_project.root / "out" / "report.json"
     ]
@@ -66,7 +66,7 @@ def test_parameters_come_from_metadata_else_from_the_claim(run, small_project):
 
 
 def test_example_replays_a_failure(run, small_project):
-    small_project.edit("ours/halve.py", "x.float() * scale)", "x.float() * scale + (x.shape[1] > 5))")
+    small_project.edit("ours/halve.py", "x.float() * torch", "(x.float() + (x.shape[1] > 5)) * torch")
     found = run("verify", "-k", "property", "--examples", "200")
     assert found.exit_code == 1, found.output
     (line,) = [line for line in found.output.splitlines() if "reproduce:" in line]
@@ -79,7 +79,7 @@ def test_example_replays_a_failure(run, small_project):
 def test_usage_errors(run, tmp_path):
     one_line(run("verify", "nope"), "'nope'", "known are halve")
     one_line(run("verify", "--golden", "nope.safetensors"), "does not exist")
-    one_line(run("verify", "-k", "nope"), "selects none of 4 checks")
+    one_line(run("verify", "-k", "nope"), "selects none of 7 checks")
     one_line(run("verify", "--examples", "0"), "examples: 0", "at least 1")
     one_line(run("verify", "halve", "--example", "{"), "example")
     one_line(run("verify", "halve", "--variant", "wide"), "--variant needs --example")
@@ -136,7 +136,7 @@ BASELINE = """
 import torch
 
 def published(x, scale):
-    return (x.float() * scale).to(torch.bfloat16) + 1.0
+    return (x * torch.tensor(scale).bfloat16()) + 1.0
 """
 
 

@@ -142,9 +142,7 @@ def test_results_go_by_name_and_mutated_arguments_join() -> None:
         return x * 2, x * 3
 
     inputs = Inputs({"n": (1, 4)}, {name: Tensor(f32, ("n",)) for name in "xy"})
-    made = claim(
-        kernel=kernel, inputs=inputs, outputs=("double", "triple"), mutates={"y": "sum"}
-    )
+    made = claim(kernel=kernel, inputs=inputs, outputs=("double", "triple"), mutates={"y": "sum"})
     x, y = torch.ones(2), torch.ones(2)
     results = made.call({"x": x, "y": y})
     assert {name: value.tolist() for name, value in results.items()} == {

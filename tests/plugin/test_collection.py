@@ -28,19 +28,22 @@ def test_kernel_file_is_collected_with_readable_ids(pytester, project):
             "ours/halve.py::halve[[]rows=30-n=33]",
             "ours/halve.py::halve[[]property]",
             "ours/halve.py::halve[[]wide]",
+            "ours/halve.py::halve[[]invariance]",
+            "ours/halve.py::halve[[]controls]",
+            "ours/halve.py::halve[[]mutants]",
         ]
     )
 
 
 def test_all_checks_pass_and_are_summarized(pytester, project):
     result = run(pytester, "ours", "-m", "bitexact")
-    result.assert_outcomes(passed=4)
+    result.assert_outcomes(passed=7)
     result.stdout.fnmatch_lines(
         [
             "exactness: kernels run on *",
             "claim *checks *cases *elements *max ulp *result*",
-            "halve * 4 * 0 *4 passed*",
-            "bitexact: 4 passed, 0 failed, 0 not run*",
+            "halve * 7 * 0 *7 passed*",
+            "bitexact: 7 passed, 0 failed, 0 not run*",
         ]
     )
 
@@ -49,13 +52,13 @@ def test_node_id_keyword_and_last_failed(pytester, project):
     one = run(pytester, "ours/halve.py::halve[golden-2x3]")
     one.assert_outcomes(passed=1)
     chosen = run(pytester, "ours", "-k", "golden")
-    chosen.assert_outcomes(passed=1, deselected=3)
-    chosen.stdout.fnmatch_lines(["bitexact: 1 passed,*3 deselected"])
+    chosen.assert_outcomes(passed=1, deselected=6)
+    chosen.stdout.fnmatch_lines(["bitexact: 1 passed,*6 deselected"])
 
 
 def test_last_failed(pytester, project):
     project.record(out=_off_by_one())
-    run(pytester, "ours").assert_outcomes(passed=3, failed=1)
+    run(pytester, "ours").assert_outcomes(passed=6, failed=1)
     run(pytester, "ours", "--lf").assert_outcomes(failed=1)
 
 
@@ -66,8 +69,8 @@ def _off_by_one():
 def test_workers_send_and_the_controller_merges(pytester, project):
     arguments = ("ours", "-n", "2", "--exactness-report", "out")
     result = pytester.runpytest_subprocess(*arguments)
-    result.assert_outcomes(passed=4)
-    result.stdout.fnmatch_lines(["bitexact: 4 passed, 0 failed, 0 not run*"])
+    result.assert_outcomes(passed=7)
+    result.stdout.fnmatch_lines(["bitexact: 7 passed, 0 failed, 0 not run*"])
     report = json.loads((project.root / "out" / "report.json").read_text())
     assert report["schema_version"] == 1
     assert {check["check"] for check in report["checks"]} == {
@@ -75,6 +78,9 @@ def test_workers_send_and_the_controller_merges(pytester, project):
         "rows=30-n=33",
         "property",
         "wide",
+        "invariance",
+        "controls",
+        "mutants",
     }
     assert report["environment"]["cpu"]
 
@@ -82,7 +88,7 @@ def test_workers_send_and_the_controller_merges(pytester, project):
 def test_failure_names_tensor_index_and_both_patterns(pytester, project):
     project.record(out=_off_by_one())
     result = run(pytester, "ours", "-k", "golden")
-    result.assert_outcomes(failed=1, deselected=3)
+    result.assert_outcomes(failed=1, deselected=6)
     result.stdout.fnmatch_lines(
         [
             "*FAILED halve[[]golden-2x3]*",
@@ -102,14 +108,14 @@ def test_first_diverging_launch_is_named_first(pytester, project):
 def test_unread_recorded_tensor_fails(pytester, project):
     project.record(mystery=np.ones((1, 1), np.float32))
     result = run(pytester, "ours", "-k", "golden")
-    result.assert_outcomes(failed=1, deselected=3)
+    result.assert_outcomes(failed=1, deselected=6)
     result.stdout.fnmatch_lines(["*halve/2x3/mystery is read by no check*"])
 
 
 def test_missing_recording_fails(pytester, project):
     (project.root / "recorded" / "halve.safetensors").unlink()
     result = run(pytester, "ours", "-k", "golden")
-    result.assert_outcomes(failed=1, deselected=3)
+    result.assert_outcomes(failed=1, deselected=6)
     result.stdout.fnmatch_lines(["*no recorded case under 'halve'*exactness record halve*"])
 
 
@@ -137,7 +143,7 @@ def test_exception_is_an_error_with_its_reproduction(pytester, project):
 def test_only_skipped_is_not_a_pass(pytester, project):
     project.edit("ours/halve.py", 'runs_on="cpu"', 'runs_on="gpu-only"')
     result = run(pytester, "ours", "-m", "bitexact", "-k", "property", "--exactness-device", "cpu")
-    result.assert_outcomes(skipped=1, deselected=3)
+    result.assert_outcomes(skipped=1, deselected=6)
     assert result.ret == 1
     result.stdout.fnmatch_lines(
         [
@@ -150,7 +156,7 @@ def test_only_skipped_is_not_a_pass(pytester, project):
 def test_kernel_edge_of_a_recording_not_run_is_counted(pytester, project):
     project.edit("ours/halve.py", 'runs_on="cpu"', 'runs_on="gpu-only"')
     result = run(pytester, "ours", "-k", "golden", "--exactness-device", "cpu")
-    result.assert_outcomes(passed=1, deselected=3)
+    result.assert_outcomes(passed=1, deselected=6)
     result.stdout.fnmatch_lines(["*not run: halve, 1 × kernel = golden*", "*1 edges not run*"])
 
 
@@ -161,7 +167,7 @@ def test_nothing_selected_fails(pytester, project):
 def test_variant_in_the_header_when_switched_on(pytester, project, monkeypatch):
     monkeypatch.setenv("HALVE_WIDE", "1")
     result = run(pytester, "ours", "-k", "golden")
-    result.assert_outcomes(passed=1, deselected=3)
+    result.assert_outcomes(passed=1, deselected=6)
     result.stdout.fnmatch_lines(["*variant halve wide (HALVE_WIDE=1) is switched on*"])
 
 
@@ -169,7 +175,7 @@ def test_variant_that_gives_the_default_bits_fails(pytester, project):
     project.edit("ours/halve.py", "    if wide:", "    if False:")
     project.edit("ours/halve.py", "halve:halve_wide", "halve:halve")
     result = run(pytester, "ours", "-k", "wide")
-    result.assert_outcomes(failed=1, deselected=3)
+    result.assert_outcomes(failed=1, deselected=6)
     result.stdout.fnmatch_lines(["*variant wide gave the default's bits*"])
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from exactness.virtual.builder import Builder
 from exactness.virtual.instructions import Instruction
 from exactness.virtual.lanes import WORDS, active
+from exactness.virtual.memory import Access
 from exactness.virtual.operation import Effect, Operation
 from exactness.virtual.ops.common import Decoder, flags_of
 from exactness.virtual.ops.spaces import effective
@@ -64,10 +65,18 @@ def _copy(ins: Instruction, b: Builder) -> Operation:
         length = np.full(flat.shape, size)
         if given >= 0:
             length = active(state.full(state.value(given)), state.mask, state).astype(np.int64)
+        _check_lengths(ins, b, length, size)
         data = _fetch(state, from_where, length, size)
         _land(state, flat, data, size)
 
     return Effect(ins, run, sources)
+
+
+def _check_lengths(ins: Instruction, b: Builder, length: Bits, size: int) -> None:
+    """Only whole powers of two are copied in part here."""
+    bad = (length > size) | (length & (length - 1) != 0)
+    if bad.any():
+        raise b.unsupported(ins, f"a copy of {int(length[bad].ravel()[0])} out of {size} bytes")
 
 
 def _fetch(state: State, addresses: Bits, length: Bits, size: int) -> Bits:
@@ -82,13 +91,10 @@ def _fetch(state: State, addresses: Bits, length: Bits, size: int) -> Bits:
             mask = np.zeros(state.blocks * state.threads, np.bool_)
             mask[where[chosen]] = True
             part = flat_addresses[chosen]
-            words = state.memory.load(state, part, mask.reshape(state.shape), count, strong=False)
+            access = Access(state, part, mask.reshape(state.shape), count)
+            words = state.memory.load(access, strong=False)
             data[chosen, :count] = words.view(np.uint8).reshape(-1, count)
             flat_length = np.where(chosen, 0, flat_length)
-    if flat_length.any():
-        raise NotImplementedError(
-            f"cp.async of {int(flat_length.max())} of {size} bytes is not modelled"
-        )
     return data.view(WORDS[size])[:, 0].reshape(addresses.shape)
 
 

@@ -22,7 +22,7 @@ from exactness.virtual.errors import OrderDependenceError, UndefinedValueError
 from exactness.virtual.floats import FORMATS
 from exactness.virtual.instructions import Instruction, Symbol
 from exactness.virtual.lanes import active, inactive_filled, indices, spread
-from exactness.virtual.memory import ATOMIC_OWNER, Region
+from exactness.virtual.memory import Access, Region
 from exactness.virtual.operation import Effect, Operation
 from exactness.virtual.ops.common import BITS, FLOAT_TYPES, Decoder, flags_of, single_type
 from exactness.virtual.ops.floating import extreme_of
@@ -30,6 +30,7 @@ from exactness.virtual.ops.memory import space_of
 from exactness.virtual.ops.spaces import effective
 from exactness.virtual.ops.twos_complement import signed
 from exactness.virtual.state import Bits, State
+from exactness.virtual.tracking import ATOMIC_OWNER
 
 _OPERATIONS = frozenset(["add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"])
 _FLAGS = (
@@ -203,11 +204,11 @@ class _Global(_Access):
     def __init__(self, state: State, addresses: Bits, size: int) -> None:
         super().__init__(state)
         part = active(addresses, state.mask, state)
-        self.size, self.addresses = size, part
+        self.access = Access(state, part, state.mask, size)
         self.index = np.zeros(0, np.int64)
         if part.size == 0:
             return
-        region = state.memory.region_of(state, part, state.mask, size)
+        region = state.memory.region_of(self.access)
         if region is None or not region.writable:
             bad = spread(np.ones(part.shape, np.bool_), state.mask, state)
             state.fail(UndefinedValueError, "an atomic over several buffers, or a constant", bad)
@@ -216,18 +217,19 @@ class _Global(_Access):
         self.index = indices(part, start, size)
 
     def claim(self, kind: int) -> None:
-        memory, region = self.state.memory, self.region
-        if region.atomics is None:
-            region.atomics = np.zeros(-(-region.data.size // memory.granule), np.uint8)
-        if region.owners is None:
-            region.owners = np.zeros(region.atomics.size, np.int64)
-        for granule in memory.granules(region, self.addresses, self.size):
-            owner = region.owners.take(granule)
+        tracker = self.region.tracker
+        assert tracker is not None
+        if tracker.atomics is None:
+            tracker.atomics = np.zeros(tracker.count, np.uint8)
+        if tracker.owners is None:
+            tracker.owners = np.zeros(tracker.count, np.int64)
+        for granule in tracker.granules(self.access):
+            owner = tracker.owners.take(granule)
             plain = (owner != 0) & (owner != ATOMIC_OWNER)
             if plain.any():
                 self.order_matters(plain)
-            self.check_kinds(region.atomics, granule, kind)
-            region.owners[granule] = ATOMIC_OWNER
+            self.check_kinds(tracker.atomics, granule, kind)
+            tracker.owners[granule] = ATOMIC_OWNER
 
 
 class _Shared(_Access):

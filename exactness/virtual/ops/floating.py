@@ -211,12 +211,14 @@ def _with_xor_sign(function: Function) -> Function:
 
 
 def _pattern_only(function: Function) -> Decoder:
-    """`neg` and `abs`: the sign bit alone."""
+    """`neg` and `abs`: the sign bit alone, but ptxas makes additions of them, so NaN is NaN."""
 
     def decode(ins: Instruction, b: Builder) -> Operation:
         expect_operands(ins, b, 2)
         flags = flags_of(ins, b, {"ftz"})
-        return finish(ins, b, single_type(ins, b, FLOAT_TYPES), function, flags)
+        name = single_type(ins, b, FLOAT_TYPES)
+        fmt = FORMATS[scalar_type(name)]
+        return finish(ins, b, name, lambda x: floats.canonical(function(x), fmt), flags)
 
     return decode
 

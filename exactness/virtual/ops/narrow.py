@@ -121,14 +121,29 @@ def to_tf32(ins: Instruction, b: Builder, flags: frozenset[str]) -> Operation:
     if not flags & FLOAT_ROUNDINGS:
         raise b.unsupported(ins, "it needs a rounding modifier")
 
-    def function(x: Bits) -> Bits:
-        values = floats.load_f32(x)
-        if "relu" in flags:
-            values = floats.relu(values)
-        rounded = np.asarray(round_to(values, tf32, mode))
-        if "satfinite" in flags:
-            rounded = np.clip(rounded, -tf32.largest, tf32.largest)
-        return floats.store_f32(rounded.astype(np.float32))
-
+    function: Function = lambda x: _tf32(x, mode, flags)  # noqa: E731
+    if mode is Rounding.NEAREST_AWAY:
+        function = lambda x: _tf32_nearest_away(x, "satfinite" in flags)  # noqa: E731
     source = b.source(ins, ins.operands[1], 32, is_float=True)
     return Elementwise(ins, function, (source,), (b.target(ins, ins.operands[0], 32),))
+
+
+def _tf32(x: Bits, mode: Rounding, flags: frozenset[str]) -> Bits:
+    """One conversion instruction."""
+    values = floats.load_f32(x)
+    if "relu" in flags:
+        values = floats.relu(values)
+    rounded = np.asarray(round_to(values, tf32, mode))
+    if "satfinite" in flags:
+        rounded = np.clip(rounded, -tf32.largest, tf32.largest)
+    return floats.store_f32(rounded.astype(np.float32))
+
+
+def _tf32_nearest_away(x: Bits, satfinite: bool) -> Bits:
+    """The integer operations that ptxas 13.0 emits for .rna; they show in what becomes of NaN."""
+    infinity = np.uint32(0x7F800000)
+    finite = floats.magnitude(x) < infinity
+    result = np.where(finite, x + np.uint32(0x1000), x) & np.uint32(0xFFFFE000)
+    if not satfinite:
+        return result
+    return np.where(floats.magnitude(result) >= infinity, result - np.uint32(0x2000), result)

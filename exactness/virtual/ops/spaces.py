@@ -19,6 +19,7 @@ from exactness.virtual.lanes import (
     active,
     inactive_filled,
 )
+from exactness.virtual.memory import Access
 from exactness.virtual.state import Bits, State
 
 
@@ -34,7 +35,7 @@ def _load_global(state: State, addresses: Bits, size: int, strong: bool) -> Any:
     part = active(addresses.astype(np.uint64, copy=False), mask, state)
     if part.size == 0:
         return np.zeros((1, 1), WORDS[size]), None
-    words = state.memory.load(state, part, mask, size, strong=strong)
+    words = state.memory.load(Access(state, part, mask, size), strong=strong)
     return inactive_filled(words, mask, state), None
 
 
@@ -129,7 +130,7 @@ def _store_global(
         bad = inactive_filled(poison != 0, state.mask, state)
         state.fail(UndefinedValueError, "an undefined value is stored to global memory", bad)
     part = active(state.full(addresses.astype(np.uint64, copy=False)), state.mask, state)
-    state.memory.store(state, part, values, state.mask, size)
+    state.memory.store(Access(state, part, state.mask, size), values)
 
 
 def _store_shared(

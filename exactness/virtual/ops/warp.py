@@ -14,6 +14,7 @@ import numpy as np
 from exactness.virtual.builder import Builder
 from exactness.virtual.errors import BarrierDivergenceError
 from exactness.virtual.instructions import Instruction, Operand, Pair
+from exactness.virtual.lanes import WORDS
 from exactness.virtual.operation import Effect, Operation
 from exactness.virtual.ops.common import Decoder, expect_operands, flags_of, single_type
 from exactness.virtual.ops.twos_complement import signed, unsigned
@@ -105,51 +106,78 @@ def _shfl(ins: Instruction, b: Builder) -> Operation:
     value, distance, clamp, member = b.sources(ins, ins.operands[1:], 32)
     targets = _targets(ins, b, ins.operands[0], 32)
 
-    def run(state: State) -> None:
-        state.require_defined((distance, clamp), "the lane of a shuffle")
-        taking_part = members(state, member, "a shuffle")
-        lane, inside = source_lanes(
-            mode,
-            by_warp(state.value(distance), state).astype(np.int64),
-            by_warp(state.value(clamp), state).astype(np.int64),
-        )
-        lane = np.broadcast_to(lane, taking_part.shape)
-        poison = by_warp(state.poison.get(value, CLEAN), state) | everything(~taking_part)
-        poison = np.take_along_axis(poison, lane, axis=2)
-        found = np.take_along_axis(by_warp(state.value(value), state), lane, axis=2)
-        state.write(targets[0], found.reshape(state.shape), poison.reshape(state.shape))
-        if len(targets) == 2:
-            state.write(targets[1], np.broadcast_to(inside, lane.shape).reshape(state.shape))
-
-    fast = None
+    numbers = (value, distance, clamp, member)
+    permute = None
     if len(targets) == 1 and {distance, clamp, member} <= b.literals.keys():
-        constants = [int(b.literals[n].item()) for n in (distance, clamp, member)]
-        fast = _fast_shuffle(mode, constants, value, targets[0])
-    return Effect(ins, run, (value, distance, clamp, member), targets, fast=fast)
+        permute = _permutation(mode, *(int(b.literals[n].item()) for n in numbers[1:]))
+
+    def run(state: State) -> None:
+        if permute is not None and state.mask is None:
+            poison = state.poison.get(value)
+            moved = None if poison is None else permute(poison)
+            return state.write(targets[0], permute(state.value(value)), moved)
+        _shuffle(state, mode, numbers, targets)
+
+    def fast(registers: list[Any]) -> None:
+        assert permute is not None
+        registers[targets[0]] = permute(registers[value])
+
+    return Effect(ins, run, numbers, targets, fast=None if permute is None else fast)
 
 
-def _fast_shuffle(
-    mode: str, constants: list[int], value: int, target: int
-) -> Callable[[list[Any]], None] | None:
-    """A shuffle by a constant distance and clamp, if the constant member mask is the warp."""
-    distance, clamp, member = constants
+def _shuffle(
+    state: State, mode: str, numbers: tuple[int, int, int, int], targets: tuple[int, ...]
+) -> None:
+    """The general shuffle: any lanes, operands that differ between them."""
+    value, distance, clamp, member = numbers
+    state.require_defined((distance, clamp), "the lane of a shuffle")
+    taking_part = members(state, member, "a shuffle")
+    lane, inside = source_lanes(
+        mode,
+        by_warp(state.value(distance), state).astype(np.int64),
+        by_warp(state.value(clamp), state).astype(np.int64),
+    )
+    lane = np.broadcast_to(lane, taking_part.shape)
+    poison = by_warp(state.poison.get(value, CLEAN), state) | everything(~taking_part)
+    poison = np.take_along_axis(poison, lane, axis=2)
+    found = np.take_along_axis(by_warp(state.value(value), state), lane, axis=2)
+    state.write(targets[0], found.reshape(state.shape), poison.reshape(state.shape))
+    if len(targets) == 2:
+        state.write(targets[1], np.broadcast_to(inside, lane.shape).reshape(state.shape))
+
+
+def _permutation(
+    mode: str, distance: int, clamp: int, member: int
+) -> Callable[[Bits], Bits] | None:
+    """A shuffle by constants among whole warps, as a function of arrays; None if not whole."""
     if member != _ALL:
         return None
     lanes, _ = source_lanes(mode, np.int64(distance), np.int64(clamp))
-    butterfly = mode == "bfly" and clamp == WARP - 1 and distance in (1, 2, 4, 8, 16)
+    swaps = mode == "bfly" and clamp == WARP - 1 and distance in (1, 2, 4, 8, 16)
 
-    def fast(registers: list[Any]) -> None:
-        x = registers[value]
+    def permute(x: Bits) -> Bits:
         blocks, threads = x.shape
         if threads == 1:
-            registers[target] = x
-        elif butterfly:
-            halves = x.reshape(blocks, -1, 2, distance)[:, :, ::-1]
-            registers[target] = halves.reshape(blocks, threads)
-        else:
-            registers[target] = x.reshape(blocks, -1, WARP)[:, :, lanes].reshape(blocks, threads)
+            return x
+        if swaps:
+            return _swap_runs(x, distance)
+        return x.reshape(blocks, -1, WARP)[:, :, lanes].reshape(blocks, threads)
 
-    return fast
+    return permute
+
+
+def _swap_runs(x: Bits, distance: int) -> Bits:
+    """Swap neighbouring runs of `distance` lanes, moving as many bytes at once as will go."""
+    if x.itemsize == 4:
+        x = np.ascontiguousarray(x)
+        if distance == 1:
+            pairs, half = x.view(np.uint64), np.uint64(32)
+            return ((pairs << half) | (pairs >> half)).view(x.dtype)
+        wide = x.view(WORDS[min(4 * distance, 16)])
+        run = distance * x.itemsize // wide.itemsize
+        swapped = wide.reshape(x.shape[0], -1, 2, run)[:, :, ::-1]
+        return np.ascontiguousarray(swapped).view(x.dtype).reshape(x.shape)
+    return x.reshape(x.shape[0], -1, 2, distance)[:, :, ::-1].reshape(x.shape)
 
 
 def _warp_poison(state: State, register: int, taking_part: Bits) -> Bits | None:

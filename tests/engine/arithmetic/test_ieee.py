@@ -136,7 +136,7 @@ def test_all_pairs_of_fp8_as_ml_dtypes_does(fmt: Format, dtype: Any, name: str) 
 @pytest.mark.parametrize("name", ["mul", "div"])
 def test_bf16_needs_no_more_than_f32_even_among_subnormals(name: str) -> None:
     """CONTRACTS, section 1, where f32 itself has few bits: f64 is the second opinion."""
-    tiny = bits.decode(np.arange(0, 1 << 15, dtype=np.uint16), bf16)[1 : 0x7F80]
+    tiny = bits.decode(np.arange(0, 1 << 15, dtype=np.uint16), bf16)[1:0x7F80]
     others = np.random.default_rng(1).choice(tiny, 120)[:, None]
     x, y = Value(IEEE(), tiny, bf16), Value(IEEE(), others, bf16)
     found = (x * y if name == "mul" else x / y).payload

@@ -25,6 +25,7 @@ PAIRED = Inputs(
         ("2*n", {"n"}, 10),
         ("heads*(2*n+rest)+1", {"heads", "n", "rest"}, 40),
         ("2*n+rest", {"n", "rest"}, 13),
+        ("3*2**n", {"n"}, 96),
     ],
 )
 def test_a_dimension_is_an_expression_of_sizes(dim: int | str, names: set[str], value: int) -> None:

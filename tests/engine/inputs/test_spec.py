@@ -21,11 +21,11 @@ SPACE = Inputs(
     {"eps": (1e-6, 1e-5), "exact": (True, False)},
 )
 QUICK = settings(
-    deadline=None, max_examples=60, suppress_health_check=list(HealthCheck), database=None
+    deadline=None, max_examples=40, suppress_health_check=list(HealthCheck), database=None
 )
 
 
-def collect(space: Inputs, examples: int = 400) -> list[Example]:
+def collect(space: Inputs, examples: int = 300) -> list[Example]:
     """A run's worth of examples."""
     drawn: list[Example] = []
 
@@ -70,12 +70,12 @@ def test_c63_sizes_reach_the_edges_of_blocks(many: list[Example]) -> None:
     widths = {example.tensors["x"].shape[1] for example in many}
     powers = {2**k for k in range(4, 14)}
     for distance in (-1, 0, 1):
-        assert len(widths & {power + distance for power in powers}) >= 3
+        assert len(widths & {power + distance for power in powers}) >= 2
     for block in (16, 64, 128, 256, 1024):
         assert any(n < block for n in widths)
         assert any(n % block for n in widths if n > block)
     edges = {power + distance for power in powers for distance in (-1, 0, 1)}
-    assert len({n for n in widths - edges if n > 100}) > 20, "the range itself is drawn from, too"
+    assert len({n for n in widths - edges if n > 100}) > 10, "the range itself is drawn from, too"
     assert 1 in widths
     assert max(widths) > 4096
 
@@ -88,14 +88,29 @@ def test_c62_rows_may_be_missing_and_straddle_thresholds(many: list[Example]) ->
     assert any(count % 8 for count in counts)
 
 
-def test_every_family_layout_and_parameter_is_drawn(many: list[Example]) -> None:
-    assert {example.tensors["x"].family for example in many} == set(FAMILIES)
+ROW = rows(bf16, n=(1, 4), rows=(1, 1))
+
+
+def is_drawn(condition: Callable[[Example], bool], space: Inputs = ROW) -> bool:
+    limits = settings(deadline=None, max_examples=3000, database=None, phases=[Phase.generate])
+    return condition(find(space.strategy(), condition, settings=limits))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_is_drawn(family: str) -> None:
+    assert is_drawn(lambda example: example.tensors["x"].family == family)
+
+
+@pytest.mark.parametrize("layout", Layout)
+def test_every_layout_is_drawn(layout: Layout) -> None:
+    assert is_drawn(lambda example: example.tensors["x"].layout is layout)
+
+
+def test_families_of_a_claim_and_parameters_are_all_drawn(many: list[Example]) -> None:
     assert {example.tensors["weight"].family for example in many} == {"normal", "constant"}
-    assert {example.tensors["x"].layout for example in many} == set(Layout)
     assert {example.parameters["eps"] for example in many} == {1e-6, 1e-5}
     assert {example.parameters["exact"] for example in many} == {True, False}
-    assert len({example.tensors["x"].seed for example in many}) > 100
-    assert any(example.tensors["x"].patches for example in many)
+    assert len({example.tensors["x"].seed for example in many}) > 30
 
 
 def shrunk(condition: Callable[[Example], bool], space: Inputs = SPACE) -> Example:
@@ -116,11 +131,15 @@ def test_failures_shrink_to_small_examples() -> None:
     assert wide.parameters == {"eps": 1e-6, "exact": True}
 
 
-def test_single_elements_are_patched_with_special_values() -> None:
-    examples = collect(rows(f32, n=(1, 4), rows=(1, 2)), 200)
-    patched = {pattern for e in examples for _, pattern in e.tensors["x"].patches}
-    assert {0x80000000, 0x7F800000, 0x7FC00000, 0x00000001} <= patched
-    assert len(patched - set(special_patterns(f32).tolist())) > 20, "and with any other"
+@pytest.mark.parametrize("pattern", [0x80000000, 0x7F800000, 0x7FC00000, 0x00000001], ids=hex)
+def test_single_elements_are_patched_with_special_values(pattern: int) -> None:
+    space = rows(f32, n=(1, 4), rows=(1, 2))
+    assert is_drawn(lambda example: pattern in dict(example.tensors["x"].patches).values(), space)
+
+
+def test_single_elements_are_patched_with_any_pattern() -> None:
+    special = set(special_patterns(bf16).tolist())
+    assert is_drawn(lambda example: bool({p for _, p in example.tensors["x"].patches} - special))
 
 
 def test_patches_of_tf32_keep_its_low_bits_clear() -> None:
@@ -162,7 +181,8 @@ def test_a_case_is_seeded_by_its_label_and_argument() -> None:
     assert case.parameters == {"eps": 1e-6, "exact": True}
     chosen = SPACE.example("case-1", family="ties", rows=3, n=5, eps=1e-3)
     assert chosen.parameters == {"eps": 1e-3, "exact": True}
-    assert {draw.family for draw in chosen.tensors.values()} == {"ties"}
+    families = {name: draw.family for name, draw in chosen.tensors.items()}
+    assert families == {"x": "ties", "weight": "normal"}, "a weight takes no ties"
 
 
 @pytest.mark.parametrize("given", [{"rows": 3}, {"rows": 3, "n": 5, "cols": 1}, {}], ids=str)

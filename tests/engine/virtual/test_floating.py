@@ -198,6 +198,8 @@ def test_flush_of_a_product_that_rounds_up_to_normal(apply):
 
 
 def test_abs_and_neg_touch_only_the_sign(apply):
+    nan = np.array([0xFFC00001], np.uint32)
+    assert apply("neg.f32 {d}, {0};", nan).tolist() == [NAN]
     x = np.array([0x80000001, 0x3F800000, 0xFF800000], np.uint32)
     assert (apply("abs.f32 {d}, {0};", x) == x & 0x7FFFFFFF).all()
     assert (apply("neg.f32 {d}, {0};", x) == x ^ 0x80000000).all()

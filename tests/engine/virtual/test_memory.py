@@ -375,3 +375,20 @@ def test_subnormals_must_not_be_flushed_by_the_host(run_kernel):
             run_kernel("ret;", buffers())
     finally:
         torch.set_flush_denormal(False)
+
+
+def test_tracking_sees_accesses_of_other_widths(run_kernel):
+    """A 16-byte store by one block and a 2-byte load by another, at an odd place of the buffer."""
+    y = np.zeros(80, np.uint8)
+    skip = -y.ctypes.data % 16 + 2
+    data = {"x": np.zeros(64, np.uint32), "y": y[skip : skip + 62]}
+    body = f"""{REGISTERS}
+        setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, 1; mov.b64 %rd5, 1;
+        @%p1 st.global.v2.b64 [%rd2 + 14], {{%rd5, %rd5}};
+        @%p2 ld.global.b16 %rs1, [%rd2 + {{offset}}];
+        ret;"""
+    for offset in (12, 30):
+        run_kernel(body.replace("{offset}", str(offset)), data, grid=(2, 1, 1), block=(1, 1, 1))
+    for offset in (14, 20, 28):
+        with pytest.raises(OrderDependenceError):
+            run_kernel(body.replace("{offset}", str(offset)), data, grid=(2, 1, 1), block=(1, 1, 1))

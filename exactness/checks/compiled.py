@@ -1,0 +1,242 @@
+"""Runs of a compiled kernel on the virtual Hopper, as it is and gone wrong, against the reference.
+
+A trial is one set of arguments. It knows what the reference gives, and what the kernel itself does
+there: that it has the reference's bits, which programs it runs and how much they execute. A faulty
+kernel is then told from the right one by its outputs, rounded and before the last rounding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from exactness import machines
+from exactness.bits import Bits
+from exactness.catalogue import Entry
+from exactness.checks.base import Context
+from exactness.checks.bitwise import drawn_examples
+from exactness.checks.golden import GoldenCheck
+from exactness.claim import Claim
+from exactness.compare import Verdict, compare
+from exactness.inputs import Example
+from exactness.inputs.patterns import FAMILIES, seed_of
+
+if TYPE_CHECKING:
+    from exactness.virtual.editing import Edit, Editing
+    from exactness.virtual.launcher import Launch
+
+TRIAL_FAMILIES = ("log_spaced", "ties", "any_finite", "specials")
+"""What the claim's cases are filled with; a search goes through all families."""
+
+RECORDED_ELEMENTS = 1 << 16
+RECORDED_CASES = 3
+"""Recorded cases that are tried: the smallest, of at most so many elements."""
+
+_DRAWN = 5
+"""Examples that stand in for the cases of a claim without any."""
+
+SEARCH_ELEMENTS = 1 << 16
+"""Elements of the arguments of one run of a search."""
+
+
+class OtherHopper(machines.VirtualHopper):
+    """The virtual Hopper with kernels edited, or compiled with other options.
+
+    Attributes:
+        launches: what was launched.
+    """
+
+    def __init__(
+        self, edit: Edit | Editing | None = None, options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._edit, self._options = edit, options
+        self.launches: list[Launch] = []
+
+    @contextlib.contextmanager
+    def session(self, claim: Claim) -> Iterator[Any]:
+        """A block of `virtual.hopper` with the edit and the options."""
+        from exactness import virtual
+
+        with virtual.hopper(self._edit, self._options) as hopper:
+            try:
+                yield hopper
+            finally:
+                self.launches += hopper.launches
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What running the kernel, right or wrong, showed.
+
+    Attributes:
+        differing: elements that differ from the reference, of `compared`.
+        compared: elements compared.
+        unrounded_only: whether only outputs before the last rounding differ.
+        error: the kind of error that the machine raised, in place of outputs.
+    """
+
+    differing: int = 0
+    compared: int = 0
+    unrounded_only: bool = False
+    error: str = ""
+
+    @property
+    def is_different(self) -> bool:
+        """Whether the run told the kernel from the reference."""
+        return bool(self.differing or self.error)
+
+
+@dataclass(eq=False)
+class Trial:
+    """One set of arguments.
+
+    Attributes:
+        label: case and family.
+        claim: whose kernel runs.
+        make: gives the arguments.
+        context: runs the reference.
+        sizes: the case of the claim that it is made of, if it is.
+        programs: kernels and their PTX that the right kernel ran here; filled by `prepare`.
+        launches: what it launched.
+    """
+
+    label: str
+    claim: Claim
+    make: Callable[[], Mapping[str, Any]]
+    context: Context
+    sizes: Mapping[str, Any] | None = None
+    programs: set[tuple[str, str]] = field(default_factory=set)
+    launches: list[Launch] = field(default_factory=list)
+    _arguments: Mapping[str, Any] | None = None
+    _expected: dict[bool, dict[str, Bits]] = field(default_factory=dict)
+
+    def prepare(self) -> Seen:
+        """Run the reference and the kernel as it is."""
+        self._arguments = self.make()
+        run = self.context.reference(self.claim, self._arguments)
+        self._expected[False] = dict(run.outputs)
+        if self.claim.unrounded is not None:
+            self._expected[True] = {name: run.unrounded(name) for name in self.claim.outputs}
+        machine = OtherHopper(self._note)
+        seen = self.run(machine)
+        self.launches = machine.launches
+        return seen
+
+    def run(self, machine: machines.Machine) -> Seen:
+        """Run a kernel in all its forms until one shows a difference; `prepare` comes first."""
+        from exactness.virtual import VirtualHopperError
+
+        compared = 0
+        for unrounded, expected in self._expected.items():
+            try:
+                actual = machine.run(self.claim, self._copied(), unrounded=unrounded)
+            except VirtualHopperError as error:
+                return Seen(compared=compared, error=type(error).__name__)
+            diffs = [compare(actual[name], bits) for name, bits in expected.items()]
+            compared += sum(diff.elements for diff in diffs)
+            if any(diff.verdict is Verdict.DIFFERENT for diff in diffs):
+                differing = sum(diff.mismatches for diff in diffs)
+                return Seen(max(differing, 1), compared, unrounded)
+        return Seen(compared=compared)
+
+    def _copied(self) -> dict[str, Any]:
+        """Kernels may write into their arguments."""
+        assert self._arguments is not None
+        return {
+            name: value.clone() if hasattr(value, "clone") else value
+            for name, value in self._arguments.items()
+        }
+
+    def _note(self, text: str, kernel: str) -> str:
+        """An edit that changes nothing."""
+        self.programs.add((kernel, text))
+        return text
+
+
+class Trials:
+    """The trials of a claim, cheapest first within each family."""
+
+    def __init__(self, entry: Entry, node_id: str, context: Context) -> None:
+        self._entry, self._node_id, self._context = entry, node_id, context
+        self._claim = entry.claim
+
+    def fixed(self) -> Iterator[Trial]:
+        """The claim's cases in a few families, small recorded cases among them."""
+        first, *others = TRIAL_FAMILIES
+        yield from self._cases(first)
+        yield from self._recorded()
+        for family in others:
+            yield from self._cases(family)
+
+    def search(self, sizes: Mapping[str, Any] | None) -> Iterator[Trial]:
+        """Without end: a case, larger, in every family, with ever new seeds; None: any sizes."""
+        number = 0
+        while True:
+            number += 1
+            for family in FAMILIES:
+                seed = f"{self._node_id}/search {number}/{family}/{self._context.seed}"
+                if sizes is None:
+                    found = drawn_examples(self._claim.inputs.strategy(), 1, seed_of(seed))
+                    yield from (self._of(f"drawn {number}", example) for example in found)
+                else:
+                    larger = self._enlarged(sizes)
+                    example = self._claim.inputs.example(seed, family=family, **larger)
+                    yield self._of(f"search {number}, {family}", example, sizes)
+
+    def _cases(self, family: str) -> Iterator[Trial]:
+        inputs = self._claim.inputs
+        trials = []
+        for case in self._claim.cases:
+            seed = f"{self._node_id}/{case}/{family}/{self._context.seed}"
+            example = inputs.example(seed, family=family, **case)
+            name = "-".join(f"{name}={value}" for name, value in case.items())
+            trials.append((_elements(example), self._of(f"{name} {family}", example, case)))
+        if not self._claim.cases:
+            seed_number = seed_of(f"{self._node_id}/{family}") + self._context.seed
+            for example in drawn_examples(inputs.strategy(), _DRAWN, seed_number):
+                trials.append((_elements(example), self._of(f"drawn {example.label}", example)))
+        for elements, trial in sorted(trials, key=lambda pair: pair[0]):
+            if elements:
+                yield trial
+
+    def _recorded(self) -> Iterator[Trial]:
+        """The smallest recorded cases."""
+        found = []
+        for case in self._context.golden.cases(tuple(self._claim.golden)):
+            golden = GoldenCheck(self._entry, case)
+            arguments = golden.arguments(case.load())
+            size = sum(bits.patterns.size for bits in arguments.values() if isinstance(bits, Bits))
+            if 0 < size <= RECORDED_ELEMENTS:
+                found.append((size, golden.id, arguments))
+        for _, label, arguments in sorted(found, key=lambda item: item[:2])[:RECORDED_CASES]:
+            yield Trial(label, self._claim, _tensors(arguments), self._context)
+
+    def _of(
+        self, label: str, example: Example, sizes: Mapping[str, Any] | None = None
+    ) -> Trial:
+        make = functools.partial(example.arguments, "cpu")
+        return Trial(label, self._claim, make, self._context, sizes)
+
+    def _enlarged(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        """More rows, a multiple of the case's, up to the claim's limit."""
+        inputs = self._claim.inputs
+        batch = self._claim.batch or next(iter(inputs.sizes))
+        elements = _elements(inputs.example("", **sizes))
+        most = inputs.sizes[batch][1] // max(sizes[batch], 1)
+        times = max(1, min(most, SEARCH_ELEMENTS // max(elements, 1)))
+        return {**sizes, batch: sizes[batch] * times}
+
+
+def _tensors(arguments: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
+    return lambda: {
+        name: value.torch("cpu") if isinstance(value, Bits) else value
+        for name, value in arguments.items()
+    }
+
+
+def _elements(example: Example) -> int:
+    return sum(math.prod(draw.shape) for draw in example.tensors.values())

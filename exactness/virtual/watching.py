@@ -1,0 +1,149 @@
+"""Watch whether an edit of a kernel makes a difference while it runs.
+
+It is looked for where the edit first counts: at the edited instruction, or behind the conversion to
+16 bits that alone reads its result; for a constant that is moved into a register, at the
+instructions that read that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from exactness.virtual import analysis
+from exactness.virtual.edited import EditedKernel
+from exactness.virtual.instructions import Entry, Instruction
+from exactness.virtual.operation import Effect, Elementwise, Operation
+from exactness.virtual.program import Program
+from exactness.virtual.state import Bits, State
+
+
+@dataclass
+class Observation:
+    """Executions of edited instructions by single threads.
+
+    Attributes:
+        executed: how many there were.
+        differing: in how many the edit changed the result.
+    """
+
+    executed: int = 0
+    differing: int = 0
+
+    @property
+    def without_effect(self) -> bool:
+        """Whether it ran, and never gave another result."""
+        return self.executed > 0 and self.differing == 0
+
+
+def watching(observation: Observation) -> Callable[[Entry, Entry], Program]:
+    """For `Editing`: decode an edited kernel so that every run adds to `observation`."""
+
+    def watch(original: Entry, edited: Entry) -> Program:
+        graph = EditedKernel(original, edited)
+        watched = {id(pair.edited): pair for pair in _pairs(graph)}
+        for block in graph.program.blocks:
+            block.operations = [
+                _observed(watched[id(operation)], graph, observation)
+                if id(operation) in watched
+                else operation
+                for operation in block.operations
+            ]
+        analysis.liveness(graph.program)
+        return graph.program
+
+    return watch
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """An operation that can show the edit, and how it was before.
+
+    Attributes:
+        edited: the operation.
+        original: gives its result without the edit, from the same registers' values.
+        sources: the registers that `original` reads.
+    """
+
+    edited: Elementwise
+    original: Callable[..., Any]
+    sources: tuple[int, ...]
+
+
+def _pairs(graph: EditedKernel) -> Iterator[_Pair]:
+    """The operations at which the edit is looked for."""
+    for operation in list(graph.operations()):
+        before = graph.originals.get(id(operation))
+        if before is None or not isinstance(operation, Elementwise):
+            continue
+        constant = graph.constant(before)
+        readers = graph.readers.get(operation.targets[0], [])
+        if constant is not None and all(isinstance(r, Elementwise) for r in readers):
+            for reader in readers:
+                assert isinstance(reader, Elementwise)
+                yield _with_constant(reader, operation.targets[0], constant)
+        else:
+            yield _Pair(operation, before.function, before.sources)
+
+
+def _with_constant(reader: Elementwise, register: int, constant: Bits) -> _Pair:
+    """An operation as it is with the unperturbed constant in a register."""
+
+    def original(*values: Bits) -> Any:
+        pairs = zip(reader.sources, values, strict=True)
+        return reader.function(*(constant if n == register else value for n, value in pairs))
+
+    return _Pair(reader, original, reader.sources)
+
+
+def _observed(pair: _Pair, graph: EditedKernel, observation: Observation) -> Operation:
+    """The operation, counting on its way where it differs from what it was."""
+    edited = pair.edited
+    behind = _conversions(graph, edited)
+
+    def run(state: State) -> None:
+        actual = edited.function(*(state.value(n) for n in edited.sources))
+        expected = pair.original(*(state.value(n) for n in pair.sources))
+        differs: Bits = np.zeros((1, 1), np.bool_)
+        for convert in behind:
+            differs = differs | (convert(actual) != convert(expected))
+        lanes = np.broadcast_to(differs, state.shape)
+        observation.executed += state.count(state.mask)
+        observation.differing += int(np.count_nonzero(lanes & _running(state)))
+        edited.execute(state)
+
+    sources = tuple(dict.fromkeys((*edited.sources, *pair.sources)))
+    return Effect(edited.instruction, run, sources, edited.targets, edited.guard)
+
+
+def _running(state: State) -> Bits:
+    return np.True_ if state.mask is None else np.broadcast_to(state.mask, state.shape)
+
+
+def _conversions(graph: EditedKernel, operation: Elementwise) -> Sequence[Callable[[Bits], Bits]]:
+    """The conversions to 16 bits that alone read a result, else the result as it is."""
+    readers = graph.readers.get(operation.targets[0], [])
+    found = []
+    for reader in readers:
+        if not isinstance(reader, Elementwise) or not _narrows(reader.instruction):
+            return (_same,)
+        found.append(_converting(reader))
+    return found if found and graph.is_single(operation.targets[0]) else (_same,)
+
+
+def _same(bits: Bits) -> Bits:
+    return bits
+
+
+def _converting(reader: Elementwise) -> Callable[[Bits], Bits]:
+    """A conversion of one value; of a packed one, both halves get the same."""
+    return lambda bits: reader.function(*(bits for _ in reader.sources))
+
+
+def _narrows(instruction: Instruction) -> bool:
+    words = instruction.modifiers
+    narrow = any(word.removesuffix("x2") in ("bf16", "f16") for word in words[:-1])
+    return instruction.opcode == "cvt" and narrow and words[-1] == "f32"

@@ -1,0 +1,130 @@
+"""Rows of four tables side by side, in one launch: out[t] = T0[i0] | T1[i1] | T2[i2] | T3[i3].
+
+This rank holds the rows from `starts[b]` on of table b; an id of another rank's gives zeros, so that
+the sum over ranks is the whole embedding. Nothing is computed: the bits are those of the table.
+
+Baseline: WeLMv4's `_welm_oe_lookup_concat_prehashed_4x512_kernel`
+(`references/oe_lookup_concat.py`).
+"""
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+
+from exactness.claim import Bench, Claim
+from exactness.formats import INTEGERS, bf16
+from exactness.inputs import Inputs, IntegerTensor, Tensor
+
+from ._layout import check_float_tensor
+from ._oe import BRANCHES, check_integers, check_tables, copy_row, layout
+
+
+@triton.jit(
+    do_not_specialize=["stride_it", "stride_ib", "starts", "rows", "strides", "width"],
+    do_not_specialize_on_alignment=["ids_ptr", "table_ptrs", "out_ptr"],
+)
+def _oe_lookup_concat_kernel(
+    ids_ptr,
+    stride_it,
+    stride_ib,
+    table_ptrs,
+    starts,
+    rows,
+    strides,
+    out_ptr,
+    width,
+    UNIT: tl.constexpr,
+    ALIGN: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    token = tl.program_id(0).to(tl.int64)
+    out_row = out_ptr + token * 4 * width
+    for branch in tl.static_range(4):
+        row = tl.load(ids_ptr + token * stride_it + branch * stride_ib).to(tl.int64)
+        copy_row(
+            table_ptrs[branch], row, starts[branch], rows[branch], strides[branch],
+            out_row + branch * width, width, UNIT, ALIGN, COLUMNS, BLOCK,
+        )  # fmt: skip
+
+
+def oe_lookup_concat(
+    ids: torch.Tensor,
+    table0: torch.Tensor,
+    table1: torch.Tensor,
+    table2: torch.Tensor,
+    table3: torch.Tensor,
+    starts: Sequence[int] = (0, 0, 0, 0),
+) -> torch.Tensor:
+    """Look one row a table up for each token; rows of other ranks are zeros.
+
+    Args:
+        ids: int32 or int64 [tokens, 4], any strides: a row's number in each whole table.
+        table0: bf16 [rows0, width], this rank's part of the table, any strides.
+        table1: bf16 [rows1, width].
+        table2: bf16 [rows2, width].
+        table3: bf16 [rows3, width].
+        starts: number of the first row in each part; zeros if `ids` are local to this rank.
+
+    Returns:
+        bf16 [tokens, 4 · width], contiguous.
+
+    Raises:
+        TypeError: wrong dtype or type of an argument.
+        ValueError: wrong rank, layout, shape, device or start.
+    """
+    check_float_tensor("ids", ids, (torch.int32, torch.int64))
+    if ids.ndim != 2 or ids.shape[1] != BRANCHES:
+        raise ValueError(f"ids: shape {tuple(ids.shape)} is not accepted; [tokens, {BRANCHES}] is")
+    tables = check_tables(ids.device, table0, table1, table2, table3)
+    first = check_integers("starts", starts, 0)
+    tokens, width = ids.shape[0], table0.shape[1]
+    out = torch.empty((tokens, BRANCHES * width), dtype=torch.bfloat16, device=ids.device)
+    if out.numel() == 0:
+        return out
+    constants = layout(tables)
+    _oe_lookup_concat_kernel[(tokens, triton.cdiv(width, constants["BLOCK"]))](
+        ids,
+        *ids.stride(),
+        tuple(tables),
+        first,
+        tuple(table.shape[0] for table in tables),
+        tuple(table.stride() for table in tables),
+        out,
+        width,
+        **constants,
+        enable_fp_fusion=False,
+    )
+    return out
+
+
+CLAIM = Claim(
+    kernel=oe_lookup_concat,
+    reference="oe_lookup_concat:oe_lookup_concat",
+    inputs=Inputs(
+        {"tokens": (0, 300), "rows": (0, 1500), "width": (1, 700)},
+        {
+            # From one row before the tables to one behind the longest.
+            "ids": IntegerTensor(INTEGERS["i64"], ("tokens", 4), low=-1, end="rows+7"),
+            "table0": Tensor(bf16, ("rows", "width")),
+            "table1": Tensor(bf16, ("rows+2", "width")),
+            "table2": Tensor(bf16, ("rows+4", "width")),
+            "table3": Tensor(bf16, ("rows+6", "width")),
+        },
+        {"starts": ((0, 0, 0, 0), (1, 0, 3, 2), (700, 702, 704, 706))},
+    ),
+    cases=[
+        {"tokens": 9, "rows": 20, "width": 512},
+        {"tokens": 40, "rows": 5, "width": 33},
+        {"tokens": 3, "rows": 0, "width": 600},
+    ],
+    bench=[
+        Bench(
+            name="oe_lookup_concat",
+            sizes={"tokens": 512, "rows": 4000002, "width": 512},
+            bytes=512 * (4 * 8 + 2 * 4 * 512 * 2),
+        )
+    ],
+)
