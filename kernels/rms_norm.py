@@ -117,6 +117,7 @@ CAST_FIRST = Claim(
     cases=[
         {"tokens": 3, "heads": 2, "n": 128},
         {"tokens": 20, "heads": 3, "n": 200, **_WIDE},
+        {"tokens": 20, "heads": 3, "n": 100, **_WIDE},
         {"tokens": 20, "heads": 3, "n": 31, **_WIDE},
         {"tokens": 40, "heads": 8, "n": 1, **_WIDE},
     ],
@@ -132,6 +133,7 @@ WEIGHT_OFFSET = Claim(
     cases=[
         {"tokens": 3, "heads": 2, "n": 256},
         {"tokens": 20, "heads": 3, "n": 300, **_WIDE},
+        {"tokens": 20, "heads": 3, "n": 100, **_WIDE},
         {"tokens": 20, "heads": 3, "n": 31, **_WIDE},
         {"tokens": 40, "heads": 8, "n": 1, **_WIDE},
     ],

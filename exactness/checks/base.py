@@ -93,9 +93,19 @@ class Context:
         claim: Claim,
         example: Example,
         variant: Variant | None = None,
+        *,
+        note: str = "",
     ) -> None:
-        """Run kernel and reference on an example and compare outputs and inputs."""
-        where = example.label
+        """Run kernel and reference on an example and compare outputs and inputs.
+
+        Args:
+            evidence: where findings go.
+            claim: the claim.
+            example: the arguments.
+            variant: the opt-in variant to compare with its own reference.
+            note: stands before the example's label in a report.
+        """
+        where = f"{note}{example.label}"
         expected = self.reference(claim, example.arguments("cpu"), variant)
         arguments = example.arguments(self.machine.device)
         if self.machine.device == "cuda":

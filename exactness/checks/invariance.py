@@ -1,4 +1,4 @@
-"""The bits of a row depend on that row alone: not on its batch, its place, its layout or the run."""
+"""A row's bits depend on that row alone: not on its batch, place, layout or run."""
 
 from __future__ import annotations
 

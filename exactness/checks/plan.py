@@ -6,6 +6,7 @@ from exactness.catalogue import Entry
 from exactness.checks import witnesses
 from exactness.checks.base import Check, Context
 from exactness.checks.bitwise import CaseCheck, PropertyCheck, VariantCheck
+from exactness.checks.configurations import ConfigurationsCheck, autotuned_kernels
 from exactness.checks.controls import ControlsCheck
 from exactness.checks.exhaustive import ExhaustiveCheck
 from exactness.checks.golden import GoldenCheck
@@ -29,5 +30,8 @@ def plan(entry: Entry, context: Context) -> list[Check]:
     if witnesses.path_of(context.catalogue.project, claim.name).is_file():
         checks.append(WitnessCheck(entry))
     checks += [ExhaustiveCheck(entry, exhaustive) for exhaustive in claim.exhaustive]
+    tuned = autotuned_kernels(claim)
+    if tuned:
+        checks.append(ConfigurationsCheck(entry, tuned))
     checks += [InvarianceCheck(entry), ControlsCheck(entry), MutantsCheck(entry)]
     return checks

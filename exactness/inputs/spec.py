@@ -55,12 +55,6 @@ class Tensor:
         """The families it may be filled with."""
         return self.families or tuple(FAMILIES)
 
-    def nearest(self, family: str) -> str:
-        """The family itself, or one it may be filled with in its place."""
-        if not self.families or family in self.families:
-            return family
-        return self.families[tuple(FAMILIES).index(family) % len(self.families)]
-
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape for given sizes."""
         return tuple(dimensions.value(dim, sizes) for dim in self.dims)

@@ -28,7 +28,7 @@ class Editing:
     """Edits the programs of one `hopper()` block, each of them once."""
 
     def __init__(self, edit: Edit, watch: Watch | None = None) -> None:
-        """Keep both; `watch` decodes edited kernels in place of `decode_entry`."""
+        """Keep both; `watch` decodes kernels in place of `decode_entry`, edited or not."""
         self._edit, self._watch = edit, watch
         self._programs: dict[str, Program] = {}
 
@@ -45,9 +45,8 @@ class Editing:
     def _edited(self, resolved: Resolved, kernel: str) -> Program:
         original = resolved.module.entries[kernel]
         text = self._edit(resolved.text, kernel)
-        if text == resolved.text:
-            return decode_entry(original)
-        entry = ptx.parse(text).entries.get(kernel)
+        module = resolved.module if text == resolved.text else ptx.parse(text)
+        entry = module.entries.get(kernel)
         if entry is None or entry.params != original.params:
             raise LaunchError("the edited PTX lacks the kernel or its parameters", kernel=kernel)
         return decode_entry(entry) if self._watch is None else self._watch(original, entry)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exactness.virtual.edited import EditedKernel, registers_read
+from exactness.virtual.edited import Before, EditedKernel, registers_read
 from exactness.virtual.instructions import Entry
 from exactness.virtual.operation import Elementwise
 from exactness.virtual.state import Bits
@@ -19,13 +19,13 @@ from exactness.virtual.state import Bits
 _PATTERNS = 1 << 16
 
 
-def proved_without_effect(original: Entry, edited: Entry) -> bool:
-    """Whether the edit changes nothing for any input, because only 16 bits reach it.
+def proved_without_effect(edited: Entry, before: Before) -> bool:
+    """Whether an edit changes nothing for any input, because only 16 bits reach it.
 
     Every operation between 16-bit registers and the point where the two programs agree again is
     run on all 65,536 patterns, as long as it depends on one such register alone.
     """
-    return _Exhaustion(EditedKernel(original, edited)).agrees()
+    return _Exhaustion(EditedKernel(edited, before)).agrees()
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,8 +104,13 @@ def _spoiled_literal(literal: re.Match[str], constant: int) -> str:
     return f"0f{pattern - 1 if is_largest else pattern + 1:08X}"
 
 
-def _located(entry: Entry) -> Iterator[tuple[Instruction, Fault]]:
-    """Instructions that can be spoiled, each with how."""
+@functools.lru_cache(maxsize=256)
+def _located(entry: Entry) -> tuple[tuple[Instruction, Fault], ...]:
+    """Instructions that can be spoiled, each with how; entries are compared by identity."""
+    return tuple(_locate(entry))
+
+
+def _locate(entry: Entry) -> Iterator[tuple[Instruction, Fault]]:
     places = place_names(entry)
     readers = _readers(entry)
     for instruction in entry.body:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from exactness.virtual import analysis
-from exactness.virtual.edited import EditedKernel
+from exactness.virtual.edited import Before, EditedKernel, replaced
 from exactness.virtual.instructions import Entry, Instruction
 from exactness.virtual.operation import Effect, Elementwise, Operation
 from exactness.virtual.program import Program
@@ -39,11 +39,18 @@ class Observation:
         return self.executed > 0 and self.differing == 0
 
 
-def watching(observation: Observation) -> Callable[[Entry, Entry], Program]:
-    """For `Editing`: decode an edited kernel so that every run adds to `observation`."""
+def watching(
+    observation: Observation, before: Callable[[Entry, Entry], Before] = replaced
+) -> Callable[[Entry, Entry], Program]:
+    """For `Editing`: decode an edited kernel so that every run adds to `observation`.
+
+    Args:
+        observation: is added to.
+        before: from the original and the edited kernel, what edited instructions were.
+    """
 
     def watch(original: Entry, edited: Entry) -> Program:
-        graph = EditedKernel(original, edited)
+        graph = EditedKernel(edited, before(original, edited))
         watched = {id(pair.edited): pair for pair in _pairs(graph)}
         for block in graph.program.blocks:
             block.operations = [

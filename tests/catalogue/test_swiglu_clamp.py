@@ -45,7 +45,11 @@ def test_layouts(equals_reference, view):
     ("change", "error", "message"),
     [
         ({"gate": [1.0]}, TypeError, "gate: got list; a torch.Tensor is accepted"),
-        ({"gate": torch.ones(3).double()}, TypeError, r"gate: dtype torch.float64 .* torch.float32 are"),
+        (
+            {"gate": torch.ones(3).double()},
+            TypeError,
+            r"gate: dtype torch.float64 .* torch.float32 are",
+        ),
         ({"up": torch.ones(3)}, TypeError, "up: dtype torch.float32 .* gate has torch.bfloat16"),
         ({"up": torch.ones(4).bfloat16()}, ValueError, r"up: shape \(4,\) .* gate has \(3,\)"),
         ({"gate": torch.ones(3).bfloat16().to_sparse()}, ValueError, "gate: layout torch.sparse"),

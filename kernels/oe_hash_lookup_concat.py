@@ -1,0 +1,165 @@
+"""The n-gram hash and the lookup of WeLM's OE embedding in one launch in place of two.
+
+Formulas: `oe_hash` (buckets, in 32-bit wrapping arithmetic), then `oe_lookup_concat` (rows of this
+rank's parts of the tables, zeros for the rows of others).
+
+Baseline: WeLMv4's two launches (`references/oe_hash_lookup_concat.py`).
+"""
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+
+from exactness.claim import Bench, Claim
+from exactness.formats import INTEGERS, bf16
+from exactness.inputs import Inputs, IntegerTensor, Tensor
+
+from ._oe import (
+    BRANCHES,
+    check_integer,
+    check_integers,
+    check_tables,
+    check_tokens,
+    copy_row,
+    hashes,
+    layout,
+)
+
+
+@triton.jit(
+    do_not_specialize=[
+        "token_strides", "token_vocabulary", "vocabularies", "starts", "rows", "strides", "width",
+    ],
+    do_not_specialize_on_alignment=["token_ptrs", "table_ptrs", "out_ptr"],
+)  # fmt: skip
+def _oe_hash_lookup_concat_kernel(
+    token_ptrs,
+    token_strides,
+    token_vocabulary,
+    vocabularies,
+    table_ptrs,
+    starts,
+    rows,
+    strides,
+    out_ptr,
+    width,
+    UNIT: tl.constexpr,
+    ALIGN: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    number = tl.program_id(0).to(tl.int64)
+    token = tl.load(token_ptrs[0] + number * token_strides[0])
+    g2 = tl.load(token_ptrs[1] + number * token_strides[1])
+    g3 = tl.load(token_ptrs[2] + number * token_strides[2])
+    two, three = hashes(token, g2, g3, token_vocabulary)
+    out_row = out_ptr + number * 4 * width
+    for branch in tl.static_range(4):
+        bucket = (two if branch < 2 else three) % vocabularies[branch].to(tl.uint32)
+        copy_row(
+            table_ptrs[branch], bucket.to(tl.int64), starts[branch], rows[branch], strides[branch],
+            out_row + branch * width, width, UNIT, ALIGN, COLUMNS, BLOCK,
+        )  # fmt: skip
+
+
+def oe_hash_lookup_concat(
+    ids: torch.Tensor,
+    g2: torch.Tensor,
+    g3: torch.Tensor,
+    table0: torch.Tensor,
+    table1: torch.Tensor,
+    table2: torch.Tensor,
+    table3: torch.Tensor,
+    token_vocabulary: int,
+    vocabularies: Sequence[int],
+    starts: Sequence[int] = (0, 0, 0, 0),
+) -> torch.Tensor:
+    """Look the n-grams that end in each token up; rows of other ranks are zeros.
+
+    Args:
+        ids: int32 or int64 [tokens], any stride; only the low 32 bits of a token count.
+        g2: the token before each, like `ids`.
+        g3: the token before that, like `ids`. (For a text, shifted views of it.)
+        table0: bf16 [rows0, width], this rank's part of the table, any strides.
+        table1: bf16 [rows1, width].
+        table2: bf16 [rows2, width].
+        table3: bf16 [rows3, width].
+        token_vocabulary: 1 to 2^32 − 1.
+        vocabularies: rows of the four whole tables, each 1 to 2^32 − 1.
+        starts: number of the first row in each part.
+
+    Returns:
+        bf16 [tokens, 4 · width], contiguous.
+
+    Raises:
+        TypeError: wrong dtype or type of an argument.
+        ValueError: wrong rank, layout, shape, device, vocabulary or start.
+    """
+    check_tokens("ids", ids)
+    grams = (ids, check_tokens("g2", g2, ids), check_tokens("g3", g3, ids))
+    tables = check_tables(ids.device, table0, table1, table2, table3)
+    check_integer("token_vocabulary", token_vocabulary, 1)
+    whole = check_integers("vocabularies", vocabularies, 1)
+    first = check_integers("starts", starts, 0)
+    tokens, width = ids.shape[0], table0.shape[1]
+    out = torch.empty((tokens, BRANCHES * width), dtype=torch.bfloat16, device=ids.device)
+    if out.numel() == 0:
+        return out
+    constants = layout(tables)
+    _oe_hash_lookup_concat_kernel[(tokens, triton.cdiv(width, constants["BLOCK"]))](
+        grams,
+        tuple(x.stride(0) for x in grams),
+        token_vocabulary,
+        whole,
+        tuple(tables),
+        first,
+        tuple(table.shape[0] for table in tables),
+        tuple(table.stride() for table in tables),
+        out,
+        width,
+        **constants,
+        enable_fp_fusion=False,
+    )
+    return out
+
+
+def _tokens() -> IntegerTensor:
+    return IntegerTensor(INTEGERS["i64"], ("tokens",), low=0, end=151936)
+
+
+CLAIM = Claim(
+    kernel=oe_hash_lookup_concat,
+    reference="oe_hash_lookup_concat:oe_hash_lookup_concat",
+    inputs=Inputs(
+        {"tokens": (0, 300), "rows": (0, 900), "width": (1, 700)},
+        {
+            "ids": _tokens(),
+            "g2": _tokens(),
+            "g3": _tokens(),
+            "table0": Tensor(bf16, ("rows", "width")),
+            "table1": Tensor(bf16, ("rows+2", "width")),
+            "table2": Tensor(bf16, ("rows+4", "width")),
+            "table3": Tensor(bf16, ("rows+6", "width")),
+        },
+        {
+            "token_vocabulary": (151936, 65536, 2**32 - 1),
+            # Half of the larger tables is here, and little of the smaller ones is elsewhere.
+            "vocabularies": ((1000, 1008, 1016, 1024), (97, 101, 103, 107), (9, 11, 13, 15)),
+            "starts": ((0, 0, 0, 0), (1, 0, 3, 2), (50, 55, 60, 65)),
+        },
+    ),
+    cases=[
+        {"tokens": 40, "rows": 700, "width": 32},
+        {"tokens": 9, "rows": 500, "width": 512},
+        {"tokens": 40, "rows": 900, "width": 7, "token_vocabulary": 2**32 - 1},
+    ],
+    bench=[
+        Bench(
+            name="oe_hash_lookup_concat",
+            sizes={"tokens": 512, "rows": 4000002, "width": 512},
+            bytes=512 * (3 * 8 + 2 * 4 * 512 * 2),
+        )
+    ],
+)
