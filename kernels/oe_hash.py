@@ -23,8 +23,7 @@ _BLOCK = 128
 
 
 @triton.jit(
-    do_not_specialize=["strides", "tokens", "token_vocabulary", "vocabularies"],
-    do_not_specialize_on_alignment=["token_ptrs", "out_ptr"],
+    do_not_specialize=["tokens", "token_vocabulary"], do_not_specialize_on_alignment=["out_ptr"]
 )
 def _oe_hash_kernel(
     token_ptrs, strides, tokens, token_vocabulary, vocabularies, out_ptr, BLOCK: tl.constexpr
@@ -36,7 +35,7 @@ def _oe_hash_kernel(
     g3 = tl.load(token_ptrs[2] + number * strides[2], mask=mask, other=0)
     two, three = hashes(token, g2, g3, token_vocabulary)
     for branch in tl.static_range(4):
-        bucket = (two if branch < 2 else three) % vocabularies[branch].to(tl.uint32)
+        bucket = (two if branch < 2 else three) % tl.cast(vocabularies[branch], tl.uint32)
         tl.store(out_ptr + number * 4 + branch, bucket.to(tl.int64), mask=mask)
 
 

@@ -22,8 +22,8 @@ from ._oe import BRANCHES, check_integers, check_tables, copy_row, layout
 
 
 @triton.jit(
-    do_not_specialize=["stride_it", "stride_ib", "starts", "rows", "strides", "width"],
-    do_not_specialize_on_alignment=["ids_ptr", "table_ptrs", "out_ptr"],
+    do_not_specialize=["stride_it", "stride_ib", "width"],
+    do_not_specialize_on_alignment=["ids_ptr", "out_ptr"],
 )
 def _oe_lookup_concat_kernel(
     ids_ptr,

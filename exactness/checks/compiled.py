@@ -12,18 +12,23 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from exactness import machines
-from exactness.bits import Bits
+from exactness.bits import Bits, decode, encode, unsigned
 from exactness.catalogue import Entry
 from exactness.checks.base import Context
 from exactness.checks.bitwise import drawn_examples
 from exactness.checks.golden import GoldenCheck
 from exactness.claim import Claim
 from exactness.compare import Verdict, compare
+from exactness.formats import Format, format_named
 from exactness.inputs import Example
-from exactness.inputs.patterns import FAMILIES, seed_of
+from exactness.inputs.draws import TensorDraw
+from exactness.inputs.patterns import FAMILIES, generator, seed_of
+from exactness.rounding import round_to
 
 if TYPE_CHECKING:
     from exactness.virtual.editing import Edit, Editing
@@ -53,7 +58,12 @@ class OtherHopper(machines.VirtualHopper):
     def __init__(
         self, edit: Edit | Editing | None = None, options: Mapping[str, Any] | None = None
     ) -> None:
-        self._edit, self._options = edit, options
+        from exactness.virtual.editing import Editing
+
+        # Kept from run to run, so that each program is edited once.
+        kept = edit is None or isinstance(edit, Editing)
+        self._edit = edit if kept else Editing(cast("Edit", edit))
+        self._options = options
         self.launches: list[Launch] = []
 
     @contextlib.contextmanager
@@ -89,6 +99,11 @@ class Seen:
         """Whether the run told the kernel from the reference."""
         return bool(self.differing or self.error)
 
+    @property
+    def what(self) -> str:
+        """The difference in words."""
+        return self.error or f"{self.differing} elements differ"
+
 
 @dataclass(eq=False)
 class Trial:
@@ -100,7 +115,8 @@ class Trial:
         make: gives the arguments.
         context: runs the reference.
         sizes: the case of the claim that it is made of, if it is.
-        programs: kernels and their PTX that the right kernel ran here; filled by `prepare`.
+        programs: kernels and their PTX that the right kernel ran here, in order of their first
+            launch; filled by `prepare`.
         launches: what it launched.
     """
 
@@ -109,7 +125,7 @@ class Trial:
     make: Callable[[], Mapping[str, Any]]
     context: Context
     sizes: Mapping[str, Any] | None = None
-    programs: set[tuple[str, str]] = field(default_factory=set)
+    programs: dict[tuple[str, str], None] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
     _arguments: Mapping[str, Any] | None = None
     _expected: dict[bool, dict[str, Bits]] = field(default_factory=dict)
@@ -151,9 +167,14 @@ class Trial:
             for name, value in self._arguments.items()
         }
 
+    @property
+    def instructions(self) -> int:
+        """Thread-instructions that the kernel executed."""
+        return sum(sum(launch.counts.values()) for launch in self.launches)
+
     def _note(self, text: str, kernel: str) -> str:
         """An edit that changes nothing."""
-        self.programs.add((kernel, text))
+        self.programs[kernel, text] = None
         return text
 
 
@@ -164,12 +185,14 @@ class Trials:
         self._entry, self._node_id, self._context = entry, node_id, context
         self._claim = entry.claim
 
-    def fixed(self) -> Iterator[Trial]:
-        """The claim's cases in a few families, small recorded cases among them."""
-        first, *others = TRIAL_FAMILIES
-        yield from self._cases(first)
+    def first(self) -> Iterator[Trial]:
+        """Every case of the claim once, and small recorded cases: all programs are among them."""
+        yield from self._cases(TRIAL_FAMILIES[0])
         yield from self._recorded()
-        for family in others:
+
+    def others(self) -> Iterator[Trial]:
+        """The cases of the claim in further families."""
+        for family in TRIAL_FAMILIES[1:]:
             yield from self._cases(family)
 
     def search(self, sizes: Mapping[str, Any] | None) -> Iterator[Trial]:
@@ -186,6 +209,25 @@ class Trials:
                     larger = self._enlarged(sizes)
                     example = self._claim.inputs.example(seed, family=family, **larger)
                     yield self._of(f"search {number}, {family}", example, sizes)
+
+    def planted(
+        self, sizes: Mapping[str, Any], values: Mapping[int, np.ndarray]
+    ) -> Iterator[Trial]:
+        """A case for each float tensor, with given values or zeros in three elements of four.
+
+        Args:
+            sizes: the case.
+            values: width of a pattern, 16 or 32 bits, to patterns, 1-D. Those of 32 bits are f32,
+                and are planted as far as the tensor's format holds them.
+        """
+        example = self._claim.inputs.example(f"{self._node_id}/planted", **sizes)
+        for name, draw in example.tensors.items():
+            if not isinstance(draw, TensorDraw):
+                continue
+            chosen = _fitting(values, format_named(draw.format))
+            if chosen.size:
+                make = functools.partial(_with_planted, example, name, chosen)
+                yield Trial(f"values planted in {name}", self._claim, make, self._context, sizes)
 
     def _cases(self, family: str) -> Iterator[Trial]:
         inputs = self._claim.inputs
@@ -236,6 +278,28 @@ def _tensors(arguments: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
         name: value.torch("cpu") if isinstance(value, Bits) else value
         for name, value in arguments.items()
     }
+
+
+def _fitting(values: Mapping[int, np.ndarray], fmt: Format) -> np.ndarray:
+    """The patterns that a format can hold, in that format."""
+    given = values.get(fmt.bits, np.zeros(0, unsigned(fmt))).astype(unsigned(fmt))
+    if fmt.bits != 32 and 32 in values:
+        wide = values[32].astype(np.uint32).view(np.float32)
+        narrow = encode(round_to(wide, fmt), fmt)
+        given = np.union1d(given, narrow[decode(narrow, fmt) == wide])
+    return given
+
+
+def _with_planted(example: Example, name: str, patterns: np.ndarray) -> dict[str, Any]:
+    """The arguments of an example, patterns planted into one tensor."""
+    draw = example.tensors[name]
+    assert isinstance(draw, TensorDraw)
+    rng = generator(draw.seed)
+    drawn = draw.patterns()
+    pool = np.append(patterns, patterns.dtype.type(0))
+    drawn = np.where(rng.random(drawn.shape) < 0.75, rng.choice(pool, drawn.shape), drawn)
+    bits = Bits(drawn.astype(unsigned(format_named(draw.format))), format_named(draw.format))
+    return {**example.arguments("cpu"), name: bits.torch("cpu")}
 
 
 def _elements(example: Example) -> int:

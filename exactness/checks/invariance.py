@@ -69,13 +69,12 @@ class InvarianceCheck(Check):
 
     def _selections(self, context: Context) -> Iterator[tuple[str, Select]]:
         rng = generator(seed_of(self.node_id) + context.seed)
-        yield "batch of 255", lambda x: x[:255]
-        yield "batch of 256", lambda x: x[:256]
-        permutation = rng.permutation(BATCH)
-        yield "permuted", lambda x: x[permutation]
+        yield "batch of 255", _rows(slice(255))
+        yield "batch of 256", _rows(slice(256))
+        yield "permuted", _rows(rng.permutation(BATCH))
         alone = {0, BATCH - 1, *map(int, rng.integers(0, BATCH, ROWS_ALONE - 2))}
         for row in sorted(alone):
-            yield f"row {row} alone", lambda x, row=row: x[row : row + 1]
+            yield f"row {row} alone", _rows(slice(row, row + 1))
 
     def _run(
         self, context: Context, example: Example, batched: list[str], select: Select | None
@@ -103,6 +102,10 @@ class InvarianceCheck(Check):
                 expected = Bits(np.ascontiguousarray(select(expected.patterns)), expected.format)
             copied = Bits(tensor.patterns.copy(), tensor.format)
             evidence.compare(f"{name} = whole batch", output, name, copied, expected)
+
+
+def _rows(chosen: slice | np.ndarray) -> Select:
+    return lambda x: x[chosen]
 
 
 def _laid_out(example: Example, layout: Layout) -> Example:

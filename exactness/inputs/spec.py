@@ -122,7 +122,8 @@ class Inputs:
             unknown = sorted(tensor.sizes - set(self.sizes))
             if unknown:
                 raise ValueError(f"tensors: {name} has dimension {unknown[0]!r} without a size")
-            if isinstance(tensor, Tensor) and isinstance(tensor.format, str) and tensor.format not in self.formats:
+            named = tensor.format if isinstance(tensor.format, str) else None
+            if named is not None and named not in self.formats:
                 raise ValueError(f"tensors: {name} has format {tensor.format!r}, none of `formats`")
         for name, values in (*self.parameters.items(), *self.formats.items()):
             if not values:
@@ -178,7 +179,7 @@ class Inputs:
                 **self.parameters,
                 **{name: [fmt.name for fmt in values] for name, values in self.formats.items()},
             }
-            chosen = {name: values[rng.integers(len(values))] for name, values in choices.items()}
+            chosen = {name: values[int(rng.integers(len(values)))] for name, values in choices.items()}
             family = tuple(FAMILIES)[number % len(FAMILIES)]
             label = f"{seed}/{number}"
             yield self.example(label, family=family, **sizes, **chosen)

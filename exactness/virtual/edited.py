@@ -104,6 +104,10 @@ class EditedKernel:
         for block in self.program.blocks:
             yield from block.operations
 
+    def edited_operations(self) -> Iterator[Operation]:
+        """Those that were something else before."""
+        return (operation for operation in self.operations() if id(operation) in self.originals)
+
     def is_single(self, register: int) -> bool:
         """Whether one unguarded operation alone writes a register."""
         found = self.writers.get(register, [])

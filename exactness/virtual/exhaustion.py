@@ -1,117 +1,95 @@
-"""Edits of a kernel that change nothing, proved by trying all inputs.
+"""Edits of a kernel tried on all values of the one register that they depend on, or on a sample.
 
-Where a value depends on a single 16-bit register, it is a table of 65,536 entries. Every operation
-between that register and the point where the edited kernel agrees with the original again is run on
-the whole table.
+Where that register has 16 bits, every operation between it and the point where the edited kernel
+agrees with the original again is run on all 65,536 values, which proves that the edit changes
+nothing. Where it has 32 bits, a sample shows for which values the edit counts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from exactness.virtual.edited import Before, EditedKernel, registers_read
+from exactness.virtual.edited import Before, EditedKernel
 from exactness.virtual.instructions import Entry
-from exactness.virtual.operation import Elementwise
 from exactness.virtual.state import Bits
+from exactness.virtual.tables import PATTERNS, Tables
 
-_PATTERNS = 1 << 16
+_RANDOM = 1 << 20
 
 
 def proved_without_effect(edited: Entry, before: Before) -> bool:
     """Whether an edit changes nothing for any input, because only 16 bits reach it.
 
-    Every operation between 16-bit registers and the point where the two programs agree again is
-    run on all 65,536 patterns, as long as it depends on one such register alone.
+    Args:
+        edited: the kernel.
+        before: what its edited instructions were.
     """
-    return _Exhaustion(EditedKernel(edited, before)).agrees()
+    kernel = EditedKernel(edited, before)
+    tables = Tables(kernel, None)
+    found = (tables.escaping(operation) for operation in kernel.edited_operations())
+    return all(escaping is not None and not escaping for escaping in found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A register's value for every pattern of one 16-bit register.
+@dataclass
+class Effect:
+    """For which values of one register an edit counts.
 
     Attributes:
-        root: that register; None for a constant.
-        before: without the edit, (1, 65536) or (1, 1).
-        after: with it.
+        patterns: width of a register, 16 or 32 bits, to the patterns, 1-D, after which the kernel
+            differs from the original where it stops to be a function of that register alone.
+        complete: whether every edited operation is a function of one register.
     """
 
-    root: int | None
-    before: Bits
-    after: Bits
+    patterns: dict[int, Bits] = field(default_factory=dict)
+    complete: bool = True
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the edit changed nothing, for all values that were tried."""
+        return self.complete and not self.patterns
+
+    def merge(self, other: Effect) -> None:
+        """Join the findings of another edited operation."""
+        self.complete &= other.complete
+        for width, patterns in other.patterns.items():
+            known = self.patterns.get(width)
+            self.patterns[width] = patterns if known is None else np.union1d(known, patterns)
 
 
-class _Exhaustion:
-    """Evaluates what depends on one 16-bit register, backward from the edit, then forward."""
+class Sampler:
+    """Tries edits on a sample of 32-bit values, and on all 16-bit values.
 
-    def __init__(self, graph: EditedKernel) -> None:
-        self._graph = graph
-        self._columns: dict[int, _Column | None] = {}
-        self._patterns = np.arange(_PATTERNS, dtype=np.uint16)[None, :]
-        self._downstream = self._reached()
+    Copies of an operation, as an unrolled loop has them, are tried once.
+    """
 
-    def agrees(self) -> bool:
-        """Whether every difference ends before it reaches anything but a 16-bit function."""
-        graph = self._graph
-        pending = [op for op in graph.operations() if id(op) in graph.originals]
-        seen: set[int] = set()
-        with np.errstate(all="ignore"):
-            while pending:
-                operation = pending.pop()
-                if id(operation) in seen:
-                    continue
-                seen.add(id(operation))
-                column = self._column(operation.targets[0])
-                if column is None or len(operation.targets) != 1:
-                    return False
-                if not np.array_equal(column.before, column.after):
-                    readers = graph.readers.get(operation.targets[0], [])
-                    if not all(isinstance(reader, Elementwise) for reader in readers):
-                        return False
-                    pending += [reader for reader in readers if reader is not None]
-        return True
+    def __init__(self, sample: Bits) -> None:
+        """Keep the f32 patterns to try, u32 [1, count]."""
+        self.sample = sample
+        self._known: dict[int, Effect] = {}
 
-    def _reached(self) -> set[int]:
-        """Registers that the edit may change."""
-        graph = self._graph
-        reached: set[int] = set()
-        size = -1
-        while size < len(reached):
-            size = len(reached)
-            for operation in graph.operations():
-                edited = id(operation) in graph.originals
-                if edited or not reached.isdisjoint(registers_read(operation)):
-                    reached.update(operation.targets)
-        return reached
+    def effect(self, edited: Entry, before: Before) -> Effect:
+        """The effect of all edited operations of a kernel, of which `before` tells."""
+        kernel = EditedKernel(edited, before)
+        tables = Tables(kernel, self.sample)
+        found = Effect()
+        for operation in kernel.edited_operations():
+            shape = tables.shape(operation)
+            if shape not in self._known:
+                patterns = tables.escaping(operation)
+                self._known[shape] = Effect(patterns or {}, patterns is not None)
+            found.merge(self._known[shape])
+        return found
 
-    def _column(self, register: int) -> _Column | None:
-        if register not in self._columns:
-            self._columns[register] = None  # a loop leads back here: no function of one input
-            self._columns[register] = self._evaluated(register)
-        return self._columns[register]
 
-    def _evaluated(self, register: int) -> _Column | None:
-        graph = self._graph
-        builder = graph.program.builder
-        if register in builder.literals:
-            literal = builder.literals[register]
-            return _Column(None, literal, literal)
-        if builder.widths[register] == 16 and register not in self._downstream:
-            return _Column(register, self._patterns, self._patterns)
-        writer = graph.writers.get(register, [None])[0]
-        if not graph.is_single(register) or not isinstance(writer, Elementwise):
-            return None
-        before = graph.originals.get(id(writer), writer)
-        old = [self._column(source) for source in before.sources]
-        new = [self._column(source) for source in writer.sources]
-        known = [column for column in (*old, *new) if column is not None]
-        roots = {column.root for column in known} - {None}
-        if len(known) < len(old) + len(new) or len(roots) > 1 or len(writer.targets) > 1:
-            return None
-        return _Column(
-            next(iter(roots), None),
-            before.function(*(column.before for column in old if column is not None)),
-            writer.function(*(column.after for column in new if column is not None)),
-        )
+def f32_sample(rng: np.random.Generator) -> Bits:
+    """All bf16 and f16 values, and 2^20 from 2^-12 to 2^8 in magnitude; patterns [1, count]."""
+    with np.errstate(invalid="ignore"):
+        halves = PATTERNS.view(np.float16).astype(np.float32).view(np.uint32)
+    exponents = rng.integers(127 - 12, 127 + 8, _RANDOM, np.uint32) << np.uint32(23)
+    rest = rng.integers(0, 1 << 24, _RANDOM, np.uint32)
+    signs = (rest >> np.uint32(23)) << np.uint32(31)
+    random = signs | exponents | (rest & np.uint32((1 << 23) - 1))
+    brains = PATTERNS.astype(np.uint32) << np.uint32(16)
+    return np.concatenate([brains, halves, random[None, :]], axis=1)

@@ -54,7 +54,7 @@ class Fault:
 
     @property
     def name(self) -> str:
-        """`truncating cast at qnorm.py:68 (qnorm.py:28)`, for reports."""
+        """`truncating cast at qnorm.py:68:30 (qnorm.py:28:16)`, for reports."""
         which = "" if self.constant is None else f" {self.constant:#010x}"
         return f"{self.kind.value}{which} at {self.place}"
 
@@ -194,11 +194,11 @@ def place_names(entry: Entry) -> dict[Instruction, str]:
 
 
 def _position(location: Location) -> str:
-    """`qnorm.py:68 (qnorm.py:28)`: the kernel's own line, then the calls, by file name."""
+    """`qnorm.py:68:30 (qnorm.py:28:16)`: in the kernel itself, then in what it calls there."""
     chain: list[str] = []
     place: Location | None = location
     while place is not None:
-        chain.append(f"{PurePath(place.file).name}:{place.line}")
+        chain.append(f"{PurePath(place.file).name}:{place.line}:{place.column}")
         place = place.inlined_at
     *inner, outer = chain
     return f"{outer} ({', '.join(reversed(inner))})" if inner else outer

@@ -53,7 +53,11 @@ def test_layouts(equals_reference, name):
     [
         ({"value": None}, TypeError, "value: got NoneType"),
         ({"value": torch.ones(2, 3).double()}, TypeError, "value: dtype torch.float64"),
-        ({"gate": torch.ones(2, 1).half()}, TypeError, "gate: dtype torch.float16 .* float32 is"),
+        (
+            {"gate": torch.ones(2, 1).half()},
+            TypeError,
+            "gate: dtype torch.float16",
+        ),
         ({"gate": torch.ones(3)}, ValueError, r"gate: shape \(3,\) .* same or \(2, 1\) is"),
         ({"gate": torch.ones(1, 3)}, ValueError, r"gate: shape \(1, 3\)"),
         ({"gate": torch.ones(2, 1).to("meta")}, ValueError, "gate: device meta"),

@@ -66,7 +66,8 @@ def test_parameters_come_from_metadata_else_from_the_claim(run, small_project):
 
 
 def test_example_replays_a_failure(run, small_project):
-    small_project.edit("ours/halve.py", "x.float() * torch", "(x.float() + (x.shape[1] > 5)) * torch")
+    fault = "(x.float() + (x.shape[1] > 5)) * torch"
+    small_project.edit("ours/halve.py", "x.float() * torch", fault)
     found = run("verify", "-k", "property", "--examples", "200")
     assert found.exit_code == 1, found.output
     (line,) = [line for line in found.output.splitlines() if "reproduce:" in line]

@@ -132,6 +132,19 @@ def test_bf16_fma_is_not_an_f32_fma_rounded_again() -> None:
 
 
 @pytest.mark.parametrize("mode", Rounding)
+def test_an_exact_zero_takes_its_sign_from_the_mode(mode: Rounding) -> None:
+    """IEEE 754-2019, section 6.3: unlike zeros and cancellation give −0 when rounding down."""
+    a, b, c = single(1, 0, 0, -0.0, -0.0), single(2, 1, 1, 1, 1), single(-2, 0, -0.0, 0, -0.0)
+    down = mode is Rounding.DOWN
+    expected = [down, False, down, down, True]
+    assert fma(a, b, c, f32, mode).tolist() == [0.0] * 5
+    assert np.signbit(fma(a, b, c, f32, mode)).tolist() == expected
+    triples = zip(a.tolist(), b.tolist(), c.tolist(), strict=True)
+    signs = [math.copysign(1, fma_fraction(*triple, f32, mode)) < 0 for triple in triples]
+    assert signs == expected
+
+
+@pytest.mark.parametrize("mode", Rounding)
 def test_specials(mode: Rounding) -> None:
     inf, nan = np.inf, np.nan
     a = single(inf, inf, inf, nan, 1, 1, inf)

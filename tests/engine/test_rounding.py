@@ -194,6 +194,14 @@ def test_c46_nan_with_low_bits_only_stays_nan(fmt: Format, mode: Rounding) -> No
     assert np.isnan(round_to(wide, fmt, mode)).all()
 
 
+@pytest.mark.parametrize("kind", [int, np.int64, np.uint64])
+def test_c14_integers_do_not_pass_through_f64(kind: type) -> None:
+    """2^60 + 2^52 is a tie of bf16; the 1 above it is lost in f64, and with it the rounding up."""
+    number = kind(2**60 + 2**52 + 1)
+    assert host_constant(number, bf16) == 2.0**60 + 2.0**53
+    assert host_constant(float(number), bf16) == 2.0**60
+
+
 def test_c79_the_largest_f32_is_infinite_as_a_bf16_constant() -> None:
     """C79: −FLT_MAX, a favourite mask value, is −inf once a bf16 kernel receives it."""
     assert host_constant(-f32.largest, bf16) == -math.inf

@@ -161,12 +161,12 @@ def comparison(ins: Instruction, b: Builder, name: str, operator: str, ftz: bool
     """Two patterns of type `name` to a boolean array."""
     if name not in FLOAT_TYPES:
         if operator in _UNSIGNED_NAMES and not name.startswith("s"):
-            return _ORDERED[_UNSIGNED_NAMES[operator]]  # type: ignore[no-any-return]
+            return _ORDERED[_UNSIGNED_NAMES[operator]]
         if operator not in _ORDERED:
             raise b.unsupported(ins, f"comparison .{operator} of .{name}")
         ufunc = _ORDERED[operator]
         if not name.startswith("s"):
-            return ufunc  # type: ignore[no-any-return]
+            return ufunc
         return lambda x, y: ufunc(signed(x), signed(y))
     element = name.removesuffix("x2")
     test, load, fmt = _float_test(ins, b, operator), LOAD[element], FORMATS[element]
@@ -184,7 +184,7 @@ def _float_test(ins: Instruction, b: Builder, operator: str) -> Function:
         # NumPy's != holds for NaN; PTX's ordered `ne` does not.
         return lambda x, y: (x < y) | (x > y)
     if operator in _ORDERED:
-        return _ORDERED[operator]  # type: ignore[no-any-return]
+        return _ORDERED[operator]
     if operator == "neu":
         return np.not_equal
     if not operator.endswith("u"):

@@ -129,6 +129,20 @@ def test_equality_tells_orders_apart() -> None:
     assert orders.sequential(2) != "a0+a1"
 
 
+def test_additions_of_the_identity_do_not_change_a_sum() -> None:
+    """candle's slots start at zero; a halving tree does not. They differ in the sign of zero."""
+    from_zero = orders.strided(4, 4).then(orders.halving(4))
+    assert from_zero.same_sums(orders.halving(4))
+    assert from_zero != orders.halving(4)
+    assert orders.halving(3).same_sums(orders.from_nested(((2, 0), 1), 3))
+    assert orders.strided(3, 1).same_sums(orders.sequential(3))
+    assert orders.halving(0).same_sums(orders.sequential(0))
+    assert not orders.halving(4).same_sums(orders.pairwise(4))
+    assert not orders.sequential(3).same_sums(orders.reverse(3))
+    assert not orders.sequential(3).same_sums(orders.sequential(4))
+    assert not orders.without_last(orders.sequential(3)).same_sums(orders.sequential(3))
+
+
 def test_composition_keeps_both_trees() -> None:
     joined = orders.strided(6, 4).then(orders.pairwise(4))
     assert joined.expression() == "(((0+a0)+a4)+((0+a1)+a5))+((0+a2)+(0+a3))"

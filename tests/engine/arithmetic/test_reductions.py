@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from exactness.arithmetic import IEEE, Value, max_, orders, sum_
@@ -38,7 +38,7 @@ def test_a_maximum_starts_from_minus_infinity_and_ignores_nan() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 4), (0, 4), (2, 0)])
-@pytest.mark.parametrize("buffer", [1, 1 << 20])
+@pytest.mark.parametrize("buffer", [1, 250, 1 << 20])
 def test_reductions_keep_the_axis_and_do_not_depend_on_chunks(
     shape: tuple[int, ...], buffer: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +68,11 @@ def test_an_order_must_fit_the_axis() -> None:
         ),
     )
 )
+@example([0, 1, 5, 3])
+@example([0, 2, 3, 6])
+@example([2, 2, 2])
+@example([3, 1])
+@example([])
 def test_rows_are_taken_as_a_gather_would(ids: list[int]) -> None:
     nodes = np.arange(60).reshape(30, 2)
     assert np.array_equal(_take(nodes, np.array(ids, np.int64)), nodes[np.array(ids, np.int64)])

@@ -1,0 +1,137 @@
+"""Where faulty kernels are tried: trials that the right kernel passed, a tally, a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from exactness.checks.compiled import OtherHopper, Seen, Trial, Trials
+from exactness.checks.outcome import Evidence
+from exactness.checks.sensitivity import Count, Fate, Judgement, runs_needed
+
+if TYPE_CHECKING:
+    from exactness.virtual.watching import Observation
+
+SEARCHED = 1_000_000
+"""Executions of a faulty instruction before it *never differed*; if it did, elements compared
+before the fault survives."""
+
+SEARCH_RUNS = 200
+"""Runs after which a search ends in any case."""
+
+
+PROVED = "the same for every 16-bit value that reaches it"
+"""Why a fault changes nothing, where `proved_without_effect` says so."""
+
+
+class Workbench:
+    """Trials on which the kernel as it is has the reference's bits, prepared when needed.
+
+    Attributes:
+        trials: makes them.
+        first: every case once; all programs of the kernel run on them.
+    """
+
+    def __init__(self, trials: Trials, evidence: Evidence) -> None:
+        self.trials = trials
+        self._evidence = evidence
+        self._others = trials.others()
+        self._known: list[Trial] = []
+        self.first = [trial for trial in trials.first() if self._is_right(trial)]
+
+    def others(self) -> Iterator[Trial]:
+        """The other trials."""
+        yield from self._known
+        for trial in self._others:
+            if self._is_right(trial):
+                self._known.append(trial)
+                yield trial
+
+    def _is_right(self, trial: Trial) -> bool:
+        """Faults of a kernel that is wrong already cannot be judged."""
+        seen = trial.prepare()
+        if seen.is_different:
+            self._evidence.problem(
+                f"the kernel itself is not the reference on {trial.label} ({seen.what}): "
+                "its faults cannot be judged there"
+            )
+        return not seen.is_different
+
+
+class Tally:
+    """Counts over the trials of one fault."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.count = Count()
+        self._by = ""
+        self._unrounded_only = False
+
+    def add(self, trial: Trial, seen: Seen) -> bool:
+        """Count a trial; whether it shows the fault."""
+        self.count.examples += 1
+        self.count.compared += seen.compared
+        self.count.differing += seen.differing
+        if seen.is_different:
+            self.count.telling += 1
+            self._by = f"{trial.label}: {seen.error}" if seen.error else trial.label
+            self._unrounded_only = seen.unrounded_only
+        return seen.is_different
+
+    def add_all(self, trials: Iterable[Trial], machine: OtherHopper) -> bool:
+        """Run a faulty kernel on trials until one shows the fault; whether one did."""
+        return any(self.add(trial, trial.run(machine)) for trial in trials)
+
+    def judgement(self, fate: Fate, *, runs: int | None = None, reason: str = "") -> Judgement:
+        """What became of the fault."""
+        return Judgement(
+            mutant=self.name,
+            fate=fate,
+            by=self._by,
+            before_last_rounding=self._unrounded_only,
+            differing=self.count.differing,
+            compared=self.count.compared,
+            examples=self.count.examples,
+            telling=self.count.telling,
+            runs=runs,
+            reason=reason,
+        )
+
+
+def search(
+    tally: Tally,
+    bench: Workbench,
+    like: list[Trial],
+    faulty: Callable[[Observation], OtherHopper],
+) -> Judgement:
+    """Try larger cases and new seeds, until the fault shows or enough was executed.
+
+    Args:
+        tally: the trials so far.
+        bench: makes trials.
+        like: trials that the fault's instructions ran on.
+        faulty: the faulty kernel, watched.
+    """
+    from exactness.virtual.watching import Observation
+
+    observed = Observation()
+    machine = faulty(observed)
+    fixed = tally.count.examples
+    for number, trial in enumerate(bench.trials.search(_largest(like).sizes)):
+        ran = observed.executed >= SEARCHED
+        needs_more = observed.differing and tally.count.compared < SEARCHED
+        if (ran and not needs_more) or number >= SEARCH_RUNS:
+            break
+        if not trial.prepare().is_different and tally.add(trial, trial.run(machine)):
+            return tally.judgement(Fate.KILLED, runs=runs_needed(tally.count, fixed))
+    executions = f"{observed.executed:,} executions of the faulty instructions"
+    if observed.executed >= SEARCHED and not observed.differing:
+        return tally.judgement(Fate.NEVER_DIFFERED, reason=f"the same result in {executions}")
+    reason = f"{observed.differing:,} of {executions} gave another result"
+    return tally.judgement(Fate.SURVIVED, reason=reason)
+
+
+def _largest(trials: list[Trial]) -> Trial:
+    """The trial of a case that executes most."""
+    cases = [trial for trial in trials if trial.sizes is not None] or trials
+    return max(cases, key=lambda trial: trial.instructions)
