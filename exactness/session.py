@@ -81,6 +81,15 @@ class Session:
         context = Context(Catalogue(project), store, choose(device), examples, mutants, seed)
         return cls(project, context)
 
+    @property
+    def entries(self) -> list[Entry]:
+        """All claims of the catalogue.
+
+        Raises:
+            UsageError: a kernel file cannot be imported.
+        """
+        return self.context.catalogue.select(())
+
     def checks(self, entry: Entry) -> list[Check]:
         """All checks of a claim."""
         return plan(entry, self.context)
