@@ -16,6 +16,22 @@ COLUMNS = 8
 
 
 @triton.jit
+def add_f32(x, y):
+    """One addition that stays f32: LLVM narrows `(bf16 + f16).to(f16)` to f16, losing bits of x."""
+    return tl.inline_asm_elementwise(
+        "add.rn.f32 $0, $1, $2;", "=f,f,f", [x, y], dtype=tl.float32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def mul_f32(x, y):
+    """One product that stays f32, as `add_f32`."""
+    return tl.inline_asm_elementwise(
+        "mul.rn.f32 $0, $1, $2;", "=f,f,f", [x, y], dtype=tl.float32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
 def place(heads, ROWS: tl.constexpr):
     """Row, token and head of the rows of this program, int64 [ROWS]."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)

@@ -17,10 +17,12 @@ from ._norm import (
     THREADS,
     VECTOR,
     WARPS,
+    add_f32,
     are_aligned,
     check_beside,
     check_rows,
     columns,
+    mul_f32,
     padded,
     place,
     pointers,
@@ -61,7 +63,7 @@ def _rounded(h, residual_ptr, weight, CONTRACT: tl.constexpr):
 def _weighted(normal, weight, dtype: tl.constexpr, CONTRACT: tl.constexpr):
     weight = weight.to(tl.float32)
     if CONTRACT == "cast, then weight":
-        return normal.to(dtype).to(tl.float32) * weight
+        return mul_f32(normal.to(dtype).to(tl.float32), weight)
     elif CONTRACT == "1 + weight":
         return normal * (1.0 + weight)
     else:
@@ -133,7 +135,7 @@ def _rms_norm_kernel(
     h = tl.load(x_at, mask=mask, other=0.0).to(tl.float32)
     if residual_ptr is not None:
         residual_at = pointers(residual_ptr, token, head, col, residual_strides, UNIT, ALIGN)
-        h += tl.load(residual_at, mask=mask, other=0.0).to(tl.float32)
+        h = add_f32(h, tl.load(residual_at, mask=mask, other=0.0).to(tl.float32))
     new = (n_cols, 0, 1)
     if residual_out_ptr is not None and not RESIDUAL_AFTER:
         stored = h.to(residual_ptr.dtype.element_ty).to(residual_out_ptr.dtype.element_ty)

@@ -124,7 +124,9 @@ def expert_bias_topk(
     if bias.shape != (experts,):
         raise ValueError(f"bias: shape {tuple(bias.shape)} is not accepted; {(experts,)} is")
     if bias.device != scores.device:
-        raise ValueError(f"bias: device {bias.device} is not accepted; scores is on {scores.device}")
+        raise ValueError(
+            f"bias: device {bias.device} is not accepted; scores is on {scores.device}"
+        )
     _check_topk(topk)
     weights = torch.empty((rows, topk), dtype=torch.float32, device=scores.device)
     ids = torch.empty((rows, topk), dtype=torch.int64, device=scores.device)
@@ -164,8 +166,9 @@ def _check_topk(topk: object) -> None:
 
 # Few values: ties at the last place, and rows with fewer numbers than are selected. Tiny scores
 # beside a large bias: sums that are equal only after their rounding.
-_SCORES = ("few_values", "normal", "log_spaced", "specials", "any_pattern", "underflowing", "subnormal")
-_BIASES = ("few_values", "constant", "normal", "specials", "any_pattern")
+_COMMON = ("few_values", "normal", "specials", "any_pattern")
+_SCORES = (*_COMMON, "log_spaced", "underflowing", "subnormal")
+_BIASES = (*_COMMON, "constant")
 
 CLAIM = Claim(
     kernel=expert_bias_topk,

@@ -1,8 +1,8 @@
 """The n-gram hash in front of WeLM's OE tables in one launch, all in 32-bit wrapping arithmetic.
 
-r2 = id + g2 · V and r3 = r2 + g3 · V², V the vocabulary of tokens, g2 the token before and g3 the one
-before that; bucket = (r · 2654435761) mod the vocabulary of the branch. Branches 0 and 1 use r2,
-branches 2 and 3 use r3.
+r2 = id + g2 · V and r3 = r2 + g3 · V², V the vocabulary of tokens, g2 the token before and g3 the
+one before that; bucket = (r · 2654435761) mod the vocabulary of the branch. Branches 0 and 1 use
+r2, branches 2 and 3 use r3.
 
 Baseline: WeLMv4's `welm_oe_hash_decode_from_prefixes_kernel` (`references/oe_hash.py`).
 """

@@ -1,7 +1,7 @@
 """Rows of four tables side by side, in one launch: out[t] = T0[i0] | T1[i1] | T2[i2] | T3[i3].
 
-This rank holds the rows from `starts[b]` on of table b; an id of another rank's gives zeros, so that
-the sum over ranks is the whole embedding. Nothing is computed: the bits are those of the table.
+This rank holds the rows from `starts[b]` on of table b; an id of another rank's gives zeros, so
+that the sum over ranks is the whole embedding. Nothing is computed: the bits are the table's.
 
 Baseline: WeLMv4's `_welm_oe_lookup_concat_prehashed_4x512_kernel`
 (`references/oe_lookup_concat.py`).

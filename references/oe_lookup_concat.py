@@ -1,8 +1,9 @@
 """Rows of the four OE tables of WeLMv4, side by side.
 
 Baseline: lucifer1004/sglang, commit 0c7175d, python/sglang/srt/models/welm_perf_opt.py:
-`_welm_oe_lookup_concat_prehashed_4x512_kernel`; one launch. It reads ids as uint32; ids from 2^32 on,
-which the hash never gives, are rows of no rank here, as in that file's `_lookup_local_embedding`.
+`_welm_oe_lookup_concat_prehashed_4x512_kernel`; one launch. It reads ids as uint32; ids from 2^32
+on, which the hash never gives, are rows of no rank here, as in that file's
+`_lookup_local_embedding`.
 """
 
 from __future__ import annotations

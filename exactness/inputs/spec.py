@@ -179,7 +179,9 @@ class Inputs:
                 **self.parameters,
                 **{name: [fmt.name for fmt in values] for name, values in self.formats.items()},
             }
-            chosen = {name: values[int(rng.integers(len(values)))] for name, values in choices.items()}
+            chosen = {
+                name: values[int(rng.integers(len(values)))] for name, values in choices.items()
+            }
             family = tuple(FAMILIES)[number % len(FAMILIES)]
             label = f"{seed}/{number}"
             yield self.example(label, family=family, **sizes, **chosen)

@@ -15,7 +15,9 @@ TUTORIAL = DOCS / "tutorial.md"
 PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
 
 BLOCK = re.compile(r"```\{code-block\} \w+\n:caption: (\S+)\n\n(.*?)```", re.DOTALL)
-PATH = re.compile(r"`((?:exactness|kernels|references|tests|docs|scripts|benchmarks)/[\w./-]+)`")
+PATH = re.compile(
+    r"`((?:exactness|kernels|references|tests|docs|scripts|benchmarks)/[\w./-]+)(?:::(\w+))?`"
+)
 CASE_ROW = re.compile(r"^\| (C\d\d) \|.*\| ([^|]+) \|$", re.MULTILINE)
 
 FOLDERS = ("kernels", "references")
@@ -78,8 +80,15 @@ def test_example_without_its_rounding_fails(project: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 def test_named_paths_exist(page: Path) -> None:
-    named = set(PATH.findall(page.read_text())) - EXAMPLES
+    named = {name for name, _ in PATH.findall(page.read_text())} - EXAMPLES
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_named_tests_exist(page: Path) -> None:
+    named = {(path, name) for path, name in PATH.findall(page.read_text()) if name}
+    text = {path: (ROOT / path).read_text() for path, _ in named}
+    assert [name for path, name in sorted(named) if f"def {name}(" not in text[path]] == []
 
 
 def test_every_case_names_what_catches_it_or_says_not_yet() -> None:
