@@ -11,7 +11,7 @@ WARPS = 4
 THREADS = LANES * WARPS
 """Threads of the baseline; its order of summation follows from them."""
 
-COLUMNS = 8
+COLUMNS: tl.constexpr = tl.constexpr(8)
 """Columns are a multiple of this many where rows are read in vectors."""
 
 
@@ -111,7 +111,7 @@ def unit(x: torch.Tensor) -> bool:
 def are_aligned(*tensors: torch.Tensor) -> bool:
     """Whether every row of every tensor can be read in vectors of 16 bytes."""
     return all(
-        x.shape[-1] % COLUMNS == 0
+        x.shape[-1] % COLUMNS.value == 0
         and unit(x)
         and x.data_ptr() % VECTOR == 0
         and all(

@@ -13,6 +13,7 @@ import triton.language as tl
 from ._host import check_number
 from ._layout import f32_constant
 from ._norm import (
+    COLUMNS,
     LANES,
     THREADS,
     VECTOR,
@@ -125,7 +126,8 @@ def _rms_norm_kernel(
         inside = (slot % 16 < half) & (col < n_cols)
     else:
         col = slot
-        inside = slot < tl.multiple_of(n_cols, 8 if ALIGN > 1 else 1)
+        # Says that whole vectors are inside or outside, where ALIGN promises them.
+        inside = slot < (n_cols // COLUMNS * COLUMNS if ALIGN > 1 else n_cols)
     mask = (row < n_rows)[:, None] & inside[None, :]
     dtype: tl.constexpr = out_ptr.dtype.element_ty
 

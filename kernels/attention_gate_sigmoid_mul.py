@@ -18,7 +18,7 @@ import triton.language as tl
 from exactness.bits import Bits, encode
 from exactness.claim import Bench, Claim, Equivalent, Exhaustive
 from exactness.formats import bf16, f16, f32
-from exactness.inputs import Inputs, Tensor
+from exactness.inputs import Inputs, Layout, Tensor
 
 from . import _reasons as reasons
 from ._layout import VECTOR, block_of, check_float_tensor, check_own_elements, walk, warps
@@ -135,8 +135,8 @@ def _every_gate_times_one() -> Mapping[str, Bits]:
 _INPUTS = Inputs(
     {"tokens": (0, 300), "heads": (1, 16), "dim": (1, 600)},
     {
-        "gate": Tensor("format", ("tokens", "heads", 1)),
-        "value": Tensor("format", ("tokens", "heads", "dim")),
+        "gate": Tensor("format", ("tokens", "heads", 1), layouts=tuple(Layout)),
+        "value": Tensor("format", ("tokens", "heads", "dim"), layouts=tuple(Layout)),
     },
     formats={"format": (bf16, f16, f32)},
 )

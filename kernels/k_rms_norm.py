@@ -162,7 +162,7 @@ CLAIM = Claim(
         {"tokens": 2, "heads": 8, "log_dim": 9, "format": "bf16"},
     ],
     parameters={"eps": 1e-5},
-    allows=("rsqrt.approx.ftz.f32",),
+    allows=("fma", "rsqrt.approx.ftz"),
     equivalent={
         "inverse_rms:mean_eps=fma(normal) uncontracted": Equivalent(
             "1 / head_dim is a power of two, so that the product is exact or subnormal; an eps of "

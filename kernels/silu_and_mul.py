@@ -14,7 +14,7 @@ import triton.language as tl
 
 from exactness.claim import Bench, Claim, Exhaustive
 from exactness.formats import bf16, f16, f32
-from exactness.inputs import Inputs, Tensor
+from exactness.inputs import Inputs, Layout, Tensor
 
 from ._layout import VECTOR, block_of, check_float_tensor, walk, warps
 from ._math import silu
@@ -120,7 +120,7 @@ def _launch(x: torch.Tensor, roundings: int) -> torch.Tensor:
 
 _INPUTS = Inputs(
     {"rows": (0, 300), "n": (1, 4096)},
-    {"x": Tensor("format", ("rows", "2*n"))},
+    {"x": Tensor("format", ("rows", "2*n"), layouts=tuple(Layout))},
     formats={"format": (bf16, f16, f32)},
 )
 _CASES = [

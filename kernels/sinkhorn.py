@@ -21,7 +21,7 @@ import triton.language as tl
 
 from exactness.claim import Bench, Claim, Equivalent
 from exactness.formats import f32
-from exactness.inputs import Inputs, Tensor
+from exactness.inputs import Inputs, Layout, Tensor
 
 from . import _reasons as reasons
 from ._host import check_number, check_tensor
@@ -183,7 +183,7 @@ CLAIM = Claim(
     parameters={"eps": 1e-6},
     inputs=Inputs(
         {"n": (0, 5000), "h": (1, MAX_SIZE)},
-        {"x": Tensor(f32, ("n", "h", "h"))},
+        {"x": Tensor(f32, ("n", "h", "h"), layouts=tuple(Layout))},
         {"iterations": (2, 1, 3, 5, 20, 50), "eps": (1e-6, 0.0, 1e-3, 0.3)},
     ),
     cases=[

@@ -13,7 +13,7 @@ import triton.language as tl
 
 from exactness.claim import Bench, Claim, Exhaustive
 from exactness.formats import bf16, f16, f32
-from exactness.inputs import Inputs, Tensor
+from exactness.inputs import Inputs, Layout, Tensor
 
 from ._layout import (
     VECTOR,
@@ -118,7 +118,10 @@ CLAIM = Claim(
     case_pattern=r"_L(?P<limit>\d+)",
     inputs=Inputs(
         {"rows": (0, 300), "n": (1, 4096)},
-        {"gate": Tensor("format", ("rows", "n")), "up": Tensor("format", ("rows", "n"))},
+        {
+            "gate": Tensor("format", ("rows", "n"), layouts=tuple(Layout)),
+            "up": Tensor("format", ("rows", "n"), layouts=tuple(Layout)),
+        },
         {"limit": (10.0, 7.0, 0.3, 1e-3, 88.5, 1e-60)},
         {"format": (bf16, f16, f32)},
     ),

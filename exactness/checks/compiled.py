@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,8 +26,8 @@ from exactness.checks.golden import GoldenCheck
 from exactness.claim import Claim
 from exactness.compare import Verdict, compare
 from exactness.formats import Format, format_named
-from exactness.inputs import Example
-from exactness.inputs.draws import TensorDraw
+from exactness.inputs import Example, Tensor
+from exactness.inputs.draws import Draw, TensorDraw
 from exactness.inputs.patterns import FAMILIES, generator, seed_of
 from exactness.rounding import round_to
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 TRIAL_FAMILIES = ("log_spaced", "ties", "any_finite", "specials")
 """What the claim's cases are filled with; a search goes through all families."""
+
+FAMILY_NAMES = tuple(FAMILIES)
 
 RECORDED_ELEMENTS = 1 << 16
 RECORDED_CASES = 3
@@ -114,7 +117,7 @@ class Trial:
         claim: whose kernel runs.
         make: gives the arguments.
         context: runs the reference.
-        sizes: the case of the claim that it is made of, if it is.
+        like: gives more arguments of these sizes, from a seed; None if that makes no sense.
         programs: kernels and their PTX that the right kernel ran here, in order of their first
             launch; filled by `prepare`.
         launches: what it launched.
@@ -124,28 +127,33 @@ class Trial:
     claim: Claim
     make: Callable[[], Mapping[str, Any]]
     context: Context
-    sizes: Mapping[str, Any] | None = None
+    like: Callable[[str], Example] | None = None
     programs: dict[tuple[str, str], None] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
     _arguments: Mapping[str, Any] | None = None
     _expected: dict[bool, dict[str, Bits]] = field(default_factory=dict)
 
+    def expect(self) -> None:
+        """Run the reference, once."""
+        if self._arguments is None:
+            self._arguments = self.make()
+            run = self.context.reference(self.claim, self._arguments)
+            self._expected[False] = dict(run.outputs)
+            if self.claim.unrounded is not None:
+                self._expected[True] = {name: run.unrounded(name) for name in self.claim.outputs}
+
     def prepare(self) -> Seen:
-        """Run the reference and the kernel as it is."""
-        self._arguments = self.make()
-        run = self.context.reference(self.claim, self._arguments)
-        self._expected[False] = dict(run.outputs)
-        if self.claim.unrounded is not None:
-            self._expected[True] = {name: run.unrounded(name) for name in self.claim.outputs}
+        """Run the kernel as it is."""
         machine = OtherHopper(self._note)
         seen = self.run(machine)
         self.launches = machine.launches
         return seen
 
     def run(self, machine: machines.Machine) -> Seen:
-        """Run a kernel in all its forms until one shows a difference; `prepare` comes first."""
+        """Run a kernel in all its forms until one shows a difference."""
         from exactness.virtual import VirtualHopperError
 
+        self.expect()
         compared = 0
         for unrounded, expected in self._expected.items():
             try:
@@ -195,39 +203,35 @@ class Trials:
         for family in TRIAL_FAMILIES[1:]:
             yield from self._cases(family)
 
-    def search(self, sizes: Mapping[str, Any] | None) -> Iterator[Trial]:
-        """Without end: a case, larger, in every family, with ever new seeds; None: any sizes."""
-        number = 0
-        while True:
-            number += 1
-            for family in FAMILIES:
-                seed = f"{self._node_id}/search {number}/{family}/{self._context.seed}"
-                if sizes is None:
-                    found = drawn_examples(self._claim.inputs.strategy(), 1, seed_of(seed))
-                    yield from (self._of(f"drawn {number}", example) for example in found)
-                else:
-                    larger = self._enlarged(sizes)
-                    example = self._claim.inputs.example(seed, family=family, **larger)
-                    yield self._of(f"search {number}, {family}", example, sizes)
+    def search(self, trial: Trial) -> Iterator[Trial]:
+        """Without end: arguments like those of a trial, larger, from ever new seeds."""
+        for number in itertools.count(1):
+            seed = f"{self._node_id}/search {number}/{self._context.seed}"
+            if trial.like is not None:
+                yield self._of(f"search {number}", trial.like(seed))
+            else:
+                strategy = self._claim.inputs.strategy()
+                for example in drawn_examples(strategy, 1, seed_of(seed)):
+                    yield self._of(f"search {number}", example)
 
-    def planted(
-        self, sizes: Mapping[str, Any], values: Mapping[int, np.ndarray]
-    ) -> Iterator[Trial]:
-        """A case for each float tensor, with given values or zeros in three elements of four.
+    def planted(self, trial: Trial, values: Mapping[int, np.ndarray]) -> Iterator[Trial]:
+        """Arguments like a trial's, once for each float tensor with planted values.
 
         Args:
-            sizes: the case.
+            trial: gives the sizes.
             values: width of a pattern, 16 or 32 bits, to patterns, 1-D. Those of 32 bits are f32,
                 and are planted as far as the tensor's format holds them.
         """
-        example = self._claim.inputs.example(f"{self._node_id}/planted", **sizes)
+        if trial.like is None:
+            return
+        example = trial.like(f"{self._node_id}/planted")
         for name, draw in example.tensors.items():
             if not isinstance(draw, TensorDraw):
                 continue
             chosen = _fitting(values, format_named(draw.format))
             if chosen.size:
                 make = functools.partial(_with_planted, example, name, chosen)
-                yield Trial(f"values planted in {name}", self._claim, make, self._context, sizes)
+                yield Trial(f"values planted in {name}", self._claim, make, self._context)
 
     def _cases(self, family: str) -> Iterator[Trial]:
         inputs = self._claim.inputs
@@ -236,7 +240,8 @@ class Trials:
             seed = f"{self._node_id}/{case}/{family}/{self._context.seed}"
             example = inputs.example(seed, family=family, **case)
             name = "-".join(f"{name}={value}" for name, value in case.items())
-            trials.append((_elements(example), self._of(f"{name} {family}", example, case)))
+            like = functools.partial(self._like_case, case)
+            trials.append((_elements(example), self._of(f"{name} {family}", example, like)))
         if not self._claim.cases:
             seed_number = seed_of(f"{self._node_id}/{family}") + self._context.seed
             for example in drawn_examples(inputs.strategy(), _DRAWN, seed_number):
@@ -255,13 +260,40 @@ class Trials:
             if 0 < size <= RECORDED_ELEMENTS:
                 found.append((size, golden.id, arguments))
         for _, label, arguments in sorted(found, key=lambda item: item[:2])[:RECORDED_CASES]:
-            yield Trial(label, self._claim, _tensors(arguments), self._context)
+            floats = all(isinstance(t, Tensor) for t in self._claim.inputs.tensors.values())
+            like = functools.partial(self._like_recorded, arguments) if floats else None
+            yield Trial(label, self._claim, _tensors(arguments), self._context, like)
 
     def _of(
-        self, label: str, example: Example, sizes: Mapping[str, Any] | None = None
+        self, label: str, example: Example, like: Callable[[str], Example] | None = None
     ) -> Trial:
         make = functools.partial(example.arguments, "cpu")
-        return Trial(label, self._claim, make, self._context, sizes)
+        return Trial(label, self._claim, make, self._context, like)
+
+    def _like_case(self, case: Mapping[str, Any], seed: str) -> Example:
+        """A case with more rows, filled with some family, its other parameters chosen anew."""
+        rng = generator(seed_of(seed))
+        inputs = self._claim.inputs
+        family = FAMILY_NAMES[rng.integers(len(FAMILY_NAMES))]
+        chosen = {
+            name: values[rng.integers(len(values))] for name, values in inputs.parameters.items()
+        }
+        return inputs.example(seed, family=family, **{**chosen, **self._enlarged(case)})
+
+    def _like_recorded(self, arguments: Mapping[str, Any], seed: str) -> Example:
+        """The shapes and parameters of a recorded case, float tensors filled anew."""
+        rng = generator(seed_of(seed))
+        draws: dict[str, Draw] = {}
+        for name, bits in arguments.items():
+            if isinstance(bits, Bits):
+                tensor = self._claim.inputs.tensors[name]
+                assert isinstance(tensor, Tensor)
+                families = tensor.families or FAMILY_NAMES
+                family = families[rng.integers(len(families))]
+                shape = bits.patterns.shape
+                draws[name] = TensorDraw(bits.format.name, shape, family, seed_of(seed + name))
+        rest = {n: value for n, value in arguments.items() if not isinstance(value, Bits)}
+        return Example(draws, rest)
 
     def _enlarged(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
         """More rows, a multiple of the case's, up to the claim's limit."""

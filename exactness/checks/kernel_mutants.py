@@ -143,9 +143,8 @@ class Judge:
     def _planted(self, effect: Effect, like: list[Trial]) -> Iterator[Trial]:
         """Cases with the values for which the fault counts in one of their tensors."""
         for trial in like if effect.patterns else ():
-            if trial.sizes is not None:
-                planted = self._bench.trials.planted(trial.sizes, effect.patterns)
-                yield from (each for each in planted if not each.prepare().is_different)
+            planted = self._bench.trials.planted(trial, effect.patterns)
+            yield from (each for each in planted if self._bench.is_right(each))
 
 
 def _edited(fault: Fault, trials: list[Trial]) -> Iterator[tuple[ptx.Entry, Before]]:

@@ -19,7 +19,10 @@ from exactness.inputs import Example
 from exactness.inputs.patterns import generator, seed_of
 
 SEARCHED_ELEMENTS = 1_000_000
-"""A mutant survives only after a search over at least so many elements."""
+"""A mutant survives only after a search over at least so many elements …"""
+
+SEARCHED_EXAMPLES = 300
+"""… and so many examples: parameters are drawn once an example."""
 
 SAMPLE = 12
 """Mutants judged in a default run; `--exactness-mutants all` judges all."""
@@ -97,7 +100,7 @@ class Judge:
         unrounded = self._check.claim.unrounded is not None
         fixed = try_mutant(mutant, self._fixed, unrounded=unrounded)
         if fixed.telling:
-            return self._killed(mutant, fixed, runs=1)
+            return self._killed(mutant, fixed, runs=1, fixed=True)
         proof = proved_equal(self._surveyed, mutant)
         if proof:
             return _judgement(mutant, Fate.PROVED_EQUAL, fixed, reason=proof)
@@ -109,12 +112,15 @@ class Judge:
             return _judgement(mutant, Fate.EQUIVALENT, drawn, reason=listed.reason)
         return self._search(mutant, drawn, unrounded)
 
-    def _killed(self, mutant: Mutant, count: Count, runs: int | None) -> Judgement:
+    def _killed(
+        self, mutant: Mutant, count: Count, runs: int | None, *, fixed: bool = False
+    ) -> Judgement:
         assert count.first is not None
-        return _judgement(mutant, Fate.KILLED, count, by=count.first.label, runs=runs)
+        by = count.first.label
+        return _judgement(mutant, Fate.KILLED, count, by=by, runs=runs, fixed=fixed)
 
     def _search(self, mutant: Mutant, drawn: Count, unrounded: bool) -> Judgement:
-        """Go on with large examples until it shows or `SEARCHED_ELEMENTS` were compared."""
+        """Go on with large examples until it shows, or enough was searched."""
         total = Count(compared=drawn.compared, examples=drawn.examples)
         seed = seed_of(f"{self._check.node_id}/{mutant.name}") + self._context.seed
         for example in self._check.claim.inputs.large_examples(seed):
@@ -122,7 +128,7 @@ class Judge:
             total.include(count)
             if total.telling:
                 return self._killed(mutant, total, runs_needed(total, self._context.examples))
-            if total.compared >= SEARCHED_ELEMENTS:
+            if total.compared >= SEARCHED_ELEMENTS and total.examples >= SEARCHED_EXAMPLES:
                 break
         return _judgement(mutant, Fate.SURVIVED, total)
 
@@ -167,6 +173,7 @@ def _judgement(
     by: str = "",
     runs: int | None = None,
     reason: str = "",
+    fixed: bool = False,
 ) -> Judgement:
     example = count.first.example if count.first is not None else None
     return Judgement(
@@ -180,5 +187,5 @@ def _judgement(
         telling=count.telling,
         runs=runs,
         reason=reason,
-        witness=example.to_json() if example is not None and fate is Fate.KILLED else "",
+        witness=example.to_json() if example is not None and not fixed else "",
     )

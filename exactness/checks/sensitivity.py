@@ -53,7 +53,7 @@ class Judgement:
         runs: default-sized runs after which it is noticed with probability `CONFIDENCE`; 1 for a
             mutant that a fixed case kills; None if it was never seen.
         reason: why it is equal.
-        witness: an example found by the search.
+        witness: the drawn example that killed it; empty where a fixed case does.
     """
 
     mutant: str

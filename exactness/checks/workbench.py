@@ -37,17 +37,17 @@ class Workbench:
         self._evidence = evidence
         self._others = trials.others()
         self._known: list[Trial] = []
-        self.first = [trial for trial in trials.first() if self._is_right(trial)]
+        self.first = [trial for trial in trials.first() if self.is_right(trial)]
 
     def others(self) -> Iterator[Trial]:
         """The other trials."""
         yield from self._known
         for trial in self._others:
-            if self._is_right(trial):
+            if self.is_right(trial):
                 self._known.append(trial)
                 yield trial
 
-    def _is_right(self, trial: Trial) -> bool:
+    def is_right(self, trial: Trial) -> bool:
         """Faults of a kernel that is wrong already cannot be judged."""
         seen = trial.prepare()
         if seen.is_different:
@@ -117,12 +117,12 @@ def search(
     observed = Observation()
     machine = faulty(observed)
     fixed = tally.count.examples
-    for number, trial in enumerate(bench.trials.search(_largest(like).sizes)):
+    for number, trial in enumerate(bench.trials.search(_largest(like))):
         ran = observed.executed >= SEARCHED
         needs_more = observed.differing and tally.count.compared < SEARCHED
         if (ran and not needs_more) or number >= SEARCH_RUNS:
             break
-        if not trial.prepare().is_different and tally.add(trial, trial.run(machine)):
+        if tally.add(trial, trial.run(machine)) and bench.is_right(trial):
             return tally.judgement(Fate.KILLED, runs=runs_needed(tally.count, fixed))
     executions = f"{observed.executed:,} executions of the faulty instructions"
     if observed.executed >= SEARCHED and not observed.differing:
@@ -133,5 +133,5 @@ def search(
 
 def _largest(trials: list[Trial]) -> Trial:
     """The trial of a case that executes most."""
-    cases = [trial for trial in trials if trial.sizes is not None] or trials
+    cases = [trial for trial in trials if trial.like is not None] or trials
     return max(cases, key=lambda trial: trial.instructions)

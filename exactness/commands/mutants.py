@@ -56,7 +56,7 @@ def _keep(project: Project, outcome: Outcome, console: Console) -> None:
     found = [
         witnesses.Witness(judgement.mutant, Example.from_json(judgement.witness))
         for judgement in outcome.judgements
-        if judgement.witness and judgement.runs != 1
+        if judgement.witness
     ]
     if found:
         kept = witnesses.load(project, outcome.claim)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from exactness.inputs.draws import Example, IntegerDraw, Layout, TensorDraw
-from exactness.inputs.spec import Inputs, IntegerTensor, Tensor, rows
+from exactness.inputs.spec import USUAL_LAYOUTS, Inputs, IntegerTensor, Tensor, rows
 
 __all__ = [
+    "USUAL_LAYOUTS",
     "Example",
     "Inputs",
     "IntegerDraw",

@@ -32,6 +32,8 @@ class Layout(enum.Enum):
     """Rows lie apart, as a slice of a wider tensor."""
     OFFSET = "offset"
     """The first element is not aligned to more than the element size."""
+    STRIDED_COLUMNS = "strided columns"
+    """Neighbours in a row lie apart; for kernels that take any strides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,10 @@ class TensorDraw:
             base = plain.new_zeros(plain.numel() + 1)
             base[1:] = plain.reshape(-1)
             return base[1:].reshape(plain.shape)
+        if self.layout is Layout.STRIDED_COLUMNS and plain.ndim:
+            wider = plain.new_full((*plain.shape, 2), float("nan"))
+            wider[..., 0] = plain
+            return wider[..., 0]
         if self.layout is Layout.STRIDED_ROWS and plain.ndim > 1:
             wider = plain.new_full((*plain.shape[:-1], plain.shape[-1] + 3), float("nan"))
             wider[..., : plain.shape[-1]] = plain

@@ -30,6 +30,10 @@ ELEMENTS = 1 << 15
 """Elements of the largest tensor of one drawn example; larger sizes are drawn one at a time."""
 
 
+USUAL_LAYOUTS = (Layout.CONTIGUOUS, Layout.STRIDED_ROWS, Layout.OFFSET)
+"""What every kernel takes that does not ask for contiguous tensors."""
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A tensor argument.
@@ -38,11 +42,13 @@ class Tensor:
         format: its format, or the name of one of the formats of its `Inputs`.
         dims: its dimensions: fixed numbers, names of sizes, or expressions as "2*n".
         families: the families of patterns it may be filled with; all if empty.
+        layouts: how it may lie in memory.
     """
 
     format: Format | str
     dims: tuple[Dim, ...]
     families: tuple[str, ...] = ()
+    layouts: tuple[Layout, ...] = USUAL_LAYOUTS
 
     def __post_init__(self) -> None:
         """Refuse a family that does not exist."""
@@ -286,7 +292,7 @@ def _draw_tensor(
         patch = st.tuples(st.integers(0, count - 1), pattern)
         most = 16 if count <= 16 else 3
         patches = tuple(draw(st.lists(patch, max_size=most), label=f"{name} patches"))
-    layout = draw(st.sampled_from(list(Layout)), label=f"{name} layout")
+    layout = draw(st.sampled_from(tensor.layouts), label=f"{name} layout")
     seed = draw(st.integers(0, 2**32 - 1), label=f"{name} seed")
     return TensorDraw(fmt.name, shape, family, seed, patches, layout)
 

@@ -102,3 +102,11 @@ def test_broadcast_repeats_without_a_copy(x: Any) -> None:
     assert np.array_equal(plain(wide), np.broadcast_to(NUMPY[:, :1], (4, 2, 5)))
     strides = wide.strides if arrays.is_numpy(x) else wide.stride()
     assert (strides[0], strides[2]) == (0, 0)
+
+
+@pytest.mark.parametrize("of", [np.array, torch.tensor], ids=IDS)
+def test_the_smallest_along_an_axis(of: Any) -> None:
+    x = of([[3, -2, 5], [7, 8, -9]])
+    assert plain(arrays.smallest(x, -1)).tolist() == [[-2], [-9]]
+    assert plain(arrays.smallest(x, 0)).tolist() == [[3, -2, -9]]
+    assert arrays.smallest(x[:0], -1).shape == (0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -11,7 +12,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-TUTORIAL = DOCS / "tutorial.md"
 PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
 
 BLOCK = re.compile(r"```\{code-block\} \w+\n:caption: (\S+)\n\n(.*?)```", re.DOTALL)
@@ -38,17 +38,42 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_script_of_the_tutorial_shows_every_launch(tmp_path: Path) -> None:
-    (text,) = [text for name, text in BLOCK.findall(TUTORIAL.read_text()) if name == "look.py"]
-    script = tmp_path / "look.py"
+def run_script(page: str, name: str, folder: Path) -> list[str]:
+    """Run a script that stands on a page, from the project; the first word of each line."""
+    (text,) = [text for found, text in BLOCK.findall((DOCS / page).read_text()) if found == name]
+    script = folder / name
     script.write_text(text)
     done = subprocess.run(
         [sys.executable, script], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    labels = [line.split()[0] for line in done.stdout.splitlines()]
+    return [line.split()[0] for line in done.stdout.splitlines()]
+
+
+def test_script_of_the_tutorial_shows_every_launch(tmp_path: Path) -> None:
+    labels = run_script("tutorial.md", "look.py", tmp_path)
     chain = ["square", "sum_", "mean", "mean_eps", "recip", "inv_rms", "broadcast_mul"]
     assert labels == [*chain, "largest"]
+
+
+def test_scripts_of_the_virtual_hopper_run(tmp_path: Path) -> None:
+    assert run_script("guides/virtual-hopper.md", "scale.py", tmp_path)[0] == "_scale"
+    claims = ["o_norm", "qnorm", "silu_and_mul", "sinkhorn"]
+    assert run_script("results/virtual-hopper-speed.md", "speed.py", tmp_path) == claims
+
+
+def test_report_of_the_h200_is_green() -> None:
+    report = json.loads((DOCS / "results" / "verify-h200.json").read_text())
+    assert report["machine"] == "NVIDIA H200"
+    assert report["totals"]["passed"] > 0
+    wrong = {"failed", "error", "not run"}
+    assert [c["check"] for c in report["checks"] if c["status"] in wrong] == []
+
+
+def test_special_functions_of_the_h200_are_those_of_the_page() -> None:
+    page = (DOCS / "results" / "special-functions.md").read_text()
+    for row in json.loads((DOCS / "results" / "special-functions-h200.json").read_text())["rows"]:
+        assert f"| {row['compared']:,} | {row['differing']} |" in page, row["name"]
 
 
 def verify(project: Path) -> subprocess.CompletedProcess[str]:

@@ -59,6 +59,8 @@ def test_layouts_are_what_they_are_called(fmt: Format) -> None:
     assert rows.stride(0) > 7
     assert rows.stride(1) == 1
     assert not rows.is_contiguous()
+    columns = drawn(fmt, layout=Layout.STRIDED_COLUMNS).tensor("cpu")
+    assert columns.stride() == (14, 2)
     offset = drawn(fmt, layout=Layout.OFFSET).tensor("cpu")
     assert offset.is_contiguous()
     assert offset.data_ptr() % (2 * fmt.bits // 8) == fmt.bits // 8

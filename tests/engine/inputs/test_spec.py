@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from exactness.formats import bf16, f32, tf32
 from exactness.inputs import Example, Inputs, Layout, Tensor, rows
 from exactness.inputs.patterns import FAMILIES, special_patterns
-from exactness.inputs.spec import ELEMENTS
+from exactness.inputs.spec import ELEMENTS, USUAL_LAYOUTS
 
 SPACE = Inputs(
     {"rows": (0, 300), "n": (1, 8192)},
@@ -101,9 +101,17 @@ def test_every_family_is_drawn(family: str) -> None:
     assert is_drawn(lambda example: example.tensors["x"].family == family)
 
 
-@pytest.mark.parametrize("layout", Layout)
-def test_every_layout_is_drawn(layout: Layout) -> None:
+@pytest.mark.parametrize("layout", USUAL_LAYOUTS)
+def test_every_usual_layout_is_drawn(layout: Layout) -> None:
     assert is_drawn(lambda example: example.tensors["x"].layout is layout)
+
+
+def test_layouts_of_a_claim_are_drawn_alone() -> None:
+    strided = Tensor(f32, ("n",), layouts=(Layout.STRIDED_COLUMNS,))
+    space = Inputs({"n": (1, 9)}, {"x": strided})
+    layout = Layout.STRIDED_COLUMNS
+    assert is_drawn(lambda example: example.tensors["x"].layout is layout, space)
+    assert {example.tensors["x"].layout for example in collect(space, 30)} == {layout}
 
 
 def test_families_of_a_claim_and_parameters_are_all_drawn(many: list[Example]) -> None:
