@@ -89,9 +89,12 @@ def check_own_elements(name: str, x: torch.Tensor) -> None:
             spanned += stride * (size - 1)
 
 
+_BLOCKS = (64, 256, 1024)
+
+
 def block_of(cols: int) -> int:
-    """Columns a program handles: one block for short rows, at most 1024."""
-    return 1 << max(min(cols, 1024) - 1, 0).bit_length()
+    """Columns a program handles: all of a short row, at most 1024; few values, few compiles."""
+    return next((block for block in _BLOCKS if cols <= block), _BLOCKS[-1])
 
 
 def warps(block: int) -> int:

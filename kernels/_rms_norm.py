@@ -129,8 +129,6 @@ def _rms_norm_kernel(
         # Says that whole vectors are inside or outside, where ALIGN promises them.
         inside = slot < (n_cols // COLUMNS * COLUMNS if ALIGN > 1 else n_cols)
     mask = (row < n_rows)[:, None] & inside[None, :]
-    dtype: tl.constexpr = out_ptr.dtype.element_ty
-
     weight = tl.load(columns(weight_ptr, col, weight_stride, UNIT, ALIGN), mask=inside, other=0.0)
     weight = weight[None, :]
     x_at = pointers(x_ptr, token, head, col, x_strides, UNIT, ALIGN)
@@ -145,10 +143,10 @@ def _rms_norm_kernel(
 
     h = _rounded(h, residual_ptr, weight, CONTRACT)
     normal = h * inverse_rms(h, inv_n, eps, SIZE, LANES, WARPS)
-    out = _weighted(normal, weight, dtype, CONTRACT)
+    out = _weighted(normal, weight, x_ptr.dtype.element_ty, CONTRACT)
     if out_f32_ptr is not None:
         tl.store(pointers(out_f32_ptr, row, head, col, new, True, ALIGN), out, mask=mask)
-    out = out.to(dtype)
+    out = out.to(out_ptr.dtype.element_ty)
     tl.store(pointers(out_ptr, row, head, col, new, True, ALIGN), out, mask=mask)
     if RESIDUAL_AFTER:
         tl.store(pointers(residual_out_ptr, row, head, col, new, True, ALIGN), out, mask=mask)
@@ -162,9 +160,11 @@ def launch(
     contract: Contract,
     residual_after: bool,
     f32_copy: bool,
+    out_dtype: torch.dtype | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+    """The result (as `x` if `out_dtype` is None), the new residual and the f32 copy, if any."""
     n = _checked(x, weight, eps, contract)
-    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    out = torch.empty(x.shape, dtype=out_dtype or x.dtype, device=x.device)
     out_f32 = torch.empty(x.shape, dtype=torch.float32, device=x.device) if f32_copy else None
     residual_out = None
     if residual is not None:
@@ -197,7 +197,7 @@ def launch(
         ALIGN=VECTOR if block > 32 and are_aligned(*given) else 1,
         ROWS=rows,
         BLOCK=block,
-        SIZE=min(max(block // THREADS, 1), _vector_elements(n, out, residual_out, given)),
+        SIZE=min(max(block // THREADS, 1), _vector_elements(weight, [x, residual_out], given)),
         LANES=min(LANES, block),
         WARPS=min(WARPS, max(block // LANES, 1)),
         CONTRACT=contract.value,
@@ -222,19 +222,15 @@ def _checked(x: torch.Tensor, weight: torch.Tensor, eps: float, contract: Contra
 
 
 def _vector_elements(
-    n: int,
-    out: torch.Tensor,
-    residual_out: torch.Tensor | None,
-    given: list[torch.Tensor],
+    weight: torch.Tensor, stored: list[torch.Tensor | None], loaded: list[torch.Tensor]
 ) -> int:
     """Neighbouring elements that a thread of the baseline holds in a long row: 8 or 4.
 
     They follow from its widest vector access of 16 bytes: loads of the weight, stores of rows that
     start at 16 bytes, and loads of rows whose stride Triton knows to be a multiple of 16.
     """
-    _, weight, *loaded = given
-    stored = [out] if residual_out is None else [out, residual_out]
+    n = weight.shape[0]
     wide = weight.element_size() == 2
-    wide |= n % 8 == 0 and any(x.element_size() == 2 for x in stored)
+    wide |= n % 8 == 0 and any(x is not None and x.element_size() == 2 for x in stored)
     wide |= n % 16 == 0 and any(x.element_size() == 2 for x in loaded)
     return 8 if wide else 4

@@ -31,7 +31,7 @@ TWICE: tl.constexpr = tl.constexpr(2)
 
 
 @triton.jit(
-    do_not_specialize=["middle", "cols", "gate_strides", "value_strides"],
+    do_not_specialize=["middle", "cols"],
     do_not_specialize_on_alignment=["gate_ptr", "value_ptr"],
 )
 def _sigmoid_mul_kernel(

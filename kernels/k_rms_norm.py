@@ -88,9 +88,20 @@ def k_rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5) -> torc
         TypeError: wrong dtype or type of an argument.
         ValueError: wrong rank, layout, shape or device.
     """
+    return _launch(x, weight, eps)
+
+
+def k_rms_norm_unrounded(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+    """`k_rms_norm` before its last rounding, f32."""
+    return _launch(x, weight, eps, torch.float32)
+
+
+def _launch(
+    x: torch.Tensor, weight: torch.Tensor, eps: float, out_dtype: torch.dtype | None = None
+) -> torch.Tensor:
     heads, head_dim = _checked(x, weight)
     check_number("eps", eps)
-    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    out = torch.empty(x.shape, dtype=out_dtype or x.dtype, device=x.device)
     if out.numel() == 0:
         return out
     elements = triton.next_power_of_2(heads) * head_dim
@@ -155,11 +166,12 @@ CLAIM = Claim(
         {"eps": _EPS},
         {"format": (f32, bf16, f16), "weight_format": (bf16, f32, f16)},
     ),
+    unrounded=k_rms_norm_unrounded,
     cases=[
-        {"tokens": 7, "heads": 1, "log_dim": 8},
         {"tokens": 20, "heads": 1, "log_dim": 7},
         {"tokens": 9, "heads": 3, "log_dim": 5},
-        {"tokens": 2, "heads": 8, "log_dim": 9, "format": "bf16"},
+        {"tokens": 5, "heads": 8, "log_dim": 9},
+        {"tokens": 20, "heads": 1, "log_dim": 8, "format": "bf16"},
     ],
     parameters={"eps": 1e-5},
     allows=("fma", "rsqrt.approx.ftz"),

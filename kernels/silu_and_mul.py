@@ -26,7 +26,7 @@ TWICE: tl.constexpr = tl.constexpr(2)
 
 
 @triton.jit(
-    do_not_specialize=["middle", "cols", "gate_strides", "up_strides", "out_strides"],
+    do_not_specialize=["middle", "cols"],
     do_not_specialize_on_alignment=["gate_ptr", "up_ptr", "out_ptr"],
 )
 def _silu_and_mul_kernel(

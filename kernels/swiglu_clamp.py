@@ -30,15 +30,7 @@ from ._rows import inside, place, pointers
 
 
 @triton.jit(
-    do_not_specialize=[
-        "middle",
-        "cols",
-        "gate_strides",
-        "up_strides",
-        "out_strides",
-        "lower",
-        "upper",
-    ],
+    do_not_specialize=["middle", "cols", "lower", "upper"],
     do_not_specialize_on_alignment=["gate_ptr", "up_ptr", "out_ptr"],
 )
 def _swiglu_clamp_kernel(

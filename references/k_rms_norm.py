@@ -29,5 +29,5 @@ def k_rms_norm(x: Value, weight: Value, eps: float) -> Value:
     rows = cast(x, f32).reshape(tokens * heads, head_dim)
     layout = Layout.of(head_dim, next_power_of_two(heads), 128 // x.format.bits)
     normal = rows * inverse_rms(rows, eps, layout)
-    out = cast(normal * cast(weight, f32), x.format)
-    return out.reshape(tokens, heads, head_dim)
+    out = normal * cast(weight, f32)
+    return cast(out.reshape(tokens, heads, head_dim), x.format)

@@ -67,7 +67,7 @@ class CodegenCheck(Check):
         counts: Counter[str] = Counter()
         needed: set[str] = set()
         for launch in launches.values():
-            judged = Judged(launch, frozenset(self.claim.allows))
+            judged = Judged(launch, self._allowed)
             offences.update(judged.offences())
             counts += judged.counts
             needed |= judged.needed
@@ -75,6 +75,11 @@ class CodegenCheck(Check):
         evidence.cases = len(launches)
         self._report(evidence, offences)
         self._describe(evidence, counts, needed)
+
+    @property
+    def _allowed(self) -> frozenset[str]:
+        """The names that the claim allows; the usual type, f32, may be said or not."""
+        return frozenset(name.removesuffix(".f32") for name in self.claim.allows)
 
     def _refuses(self) -> str | None:
         """Why there is nothing to look at here, or None."""
@@ -129,7 +134,7 @@ class CodegenCheck(Check):
         shown = ", ".join(f"{count} {name}" for name, count in counts.most_common(LISTED))
         more = f", {len(counts) - LISTED} other names" if len(counts) > LISTED else ""
         evidence.note(f"{evidence.cases} compiled programs: {shown or 'nothing numeric'}{more}")
-        unused = [name for name in self.claim.allows if name not in needed]
+        unused = sorted(self._allowed - needed)
         if unused:
             evidence.note(f"allowed, and not needed on the claim's cases: {', '.join(unused)}")
 

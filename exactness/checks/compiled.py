@@ -69,6 +69,11 @@ class OtherHopper(machines.VirtualHopper):
         self._options = options
         self.launches: list[Launch] = []
 
+    @property
+    def spent(self) -> int:
+        """Instructions executed by threads."""
+        return sum(sum(launch.counts.values()) for launch in self.launches)
+
     @contextlib.contextmanager
     def session(self, claim: Claim) -> Iterator[Any]:
         """A block of `virtual.hopper` with the edit and the options."""
@@ -177,7 +182,7 @@ class Trial:
 
     @property
     def instructions(self) -> int:
-        """Thread-instructions that the kernel executed."""
+        """Instructions executed by threads of the kernel as it is."""
         return sum(sum(launch.counts.values()) for launch in self.launches)
 
     def _note(self, text: str, kernel: str) -> str:

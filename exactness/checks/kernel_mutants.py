@@ -35,7 +35,7 @@ from exactness.virtual.exhaustion import (
     f32_sample,
     proved_without_effect,
 )
-from exactness.virtual.faults import Fault, faults
+from exactness.virtual.faults import Fault, Kind, faults
 from exactness.virtual.watching import watching
 
 EDGE = "faulty kernel ≠ reference"
@@ -125,9 +125,10 @@ class Judge:
         others = (trial for trial in self._bench.others() if fault in faults_of(trial))
         if tally.add_all(others, machine):
             return tally.judgement(Fate.KILLED, runs=1)
-        effect = Effect()
-        for entry, before in edited:
-            effect.merge(self._sampler.effect(entry, before))
+        effect = Effect(complete=fault.kind is not Kind.SHIFTED_BOUND)
+        if effect.complete:  # the sample is one of floats
+            for entry, before in edited:
+                effect.merge(self._sampler.effect(entry, before))
         if effect.is_nothing:
             reason = f"the same result for {self._sampler.sample.size:,} values that decide it"
             return tally.judgement(Fate.NEVER_DIFFERED, reason=reason)

@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from exactness.virtual.watching import Observation
 
 SEARCHED = 1_000_000
-"""Executions of a faulty instruction before it *never differed*; if it did, elements compared
-before the fault survives."""
+"""Executions of a faulty instruction before it *never differed*; if it did differ, elements
+compared before the fault survives."""
 
 SEARCH_RUNS = 200
-"""Runs after which a search ends in any case."""
+SEARCH_INSTRUCTIONS = 1_000_000_000
+"""Runs, and instructions executed by threads, after which a search ends in any case."""
+
+FIRST_INSTRUCTIONS = 200_000_000
+"""Instructions executed by threads that the first trials may cost."""
 
 
 PROVED = "the same for every 16-bit value that reaches it"
@@ -37,7 +41,18 @@ class Workbench:
         self._evidence = evidence
         self._others = trials.others()
         self._known: list[Trial] = []
-        self.first = [trial for trial in trials.first() if self.is_right(trial)]
+        self.first = list(self._affordable(trials.first()))
+
+    def _affordable(self, trials: Iterator[Trial]) -> Iterator[Trial]:
+        """Trials until the next would cost too much; at least one."""
+        spent = 0
+        for trial in trials:
+            if spent > FIRST_INSTRUCTIONS:
+                self._evidence.note("faults of the kernel are not tried on the largest cases")
+                return
+            if self.is_right(trial):
+                yield trial
+            spent += trial.instructions
 
     def others(self) -> Iterator[Trial]:
         """The other trials."""
@@ -118,9 +133,8 @@ def search(
     machine = faulty(observed)
     fixed = tally.count.examples
     for number, trial in enumerate(bench.trials.search(_largest(like))):
-        ran = observed.executed >= SEARCHED
-        needs_more = observed.differing and tally.count.compared < SEARCHED
-        if (ran and not needs_more) or number >= SEARCH_RUNS:
+        done = tally.count.compared if observed.differing else observed.executed
+        if done >= SEARCHED or number >= SEARCH_RUNS or machine.spent > SEARCH_INSTRUCTIONS:
             break
         if tally.add(trial, trial.run(machine)) and bench.is_right(trial):
             return tally.judgement(Fate.KILLED, runs=runs_needed(tally.count, fixed))

@@ -37,7 +37,9 @@ def header(report: Report) -> Iterator[str]:
 def table(report: Report) -> Table:
     """One row a claim."""
     rows = Table(box=None, pad_edge=False, header_style="bold")
-    rows.add_column("claim")
+    rows.add_column(
+        "claim", no_wrap=True, min_width=max((len(r.claim) for r in report.rows), default=5)
+    )
     for title in ("checks", "cases", "elements", "max ulp"):
         rows.add_column(title, justify="right")
     rows.add_column("result")

@@ -62,6 +62,29 @@ def packed_halves(values: Sequence[Bits], poison: Sequence[Bits]) -> tuple[Bits,
     return (np.where(low, np.uint8(3), np.uint8(0)) | np.where(high, np.uint8(12), np.uint8(0)),)
 
 
+def packed_pair(size: int) -> PoisonRule:
+    """The first source becomes the upper `size` bytes of the result, the second the lower."""
+    part = np.uint8((1 << size) - 1)
+
+    def rule(values: Sequence[Bits], poison: Sequence[Bits]) -> tuple[Bits, ...]:
+        high, low = (np.where(source != 0, part, np.uint8(0)) for source in poison)
+        return ((high << np.uint8(size)) | low,)
+
+    return rule
+
+
+def halves_to_bytes(values: Sequence[Bits], poison: Sequence[Bits]) -> tuple[Bits, ...]:
+    """Each byte of the result comes from a 16-bit half of the source."""
+    low, high = (poison[0] & np.uint8(3)) != 0, (poison[0] & np.uint8(12)) != 0
+    return (low.astype(np.uint8) | (high.astype(np.uint8) << np.uint8(1)),)
+
+
+def bytes_to_halves(values: Sequence[Bits], poison: Sequence[Bits]) -> tuple[Bits, ...]:
+    """Each 16-bit half of the result comes from a byte of the source."""
+    low, high = (poison[0] & np.uint8(1)) != 0, (poison[0] & np.uint8(2)) != 0
+    return (np.where(low, np.uint8(3), np.uint8(0)) | np.where(high, np.uint8(12), np.uint8(0)),)
+
+
 def _bytes_equal(values: Bits, byte: int) -> Bits:
     """A mask of the bytes that equal `byte`; all ones for a predicate that does."""
     if values.dtype == np.bool_:

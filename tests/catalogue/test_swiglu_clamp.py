@@ -66,6 +66,14 @@ def test_bad_input_is_named(kernel, change, error, message):
         kernel("swiglu_clamp")(**(good | change))
 
 
+def test_offsets_beyond_32_bits(equals_reference, tmp_path):
+    """Rows, then columns, 2^31 elements apart; the file is sparse."""
+    far = torch.from_file(str(tmp_path / "far"), shared=True, size=2**31 + 64, dtype=torch.bfloat16)
+    for view in (far.as_strided((2, 64), (2**31, 1)), far.as_strided((64, 2), (1, 2**31))):
+        gate, up = pair(*view.shape)
+        equals_reference("swiglu_clamp", gate=view.copy_(gate), up=up, limit=7.0)
+
+
 def test_more_than_three_dimensions_that_do_not_merge_are_refused(kernel):
     x = torch.ones(2, 3, 4, 5, 6).bfloat16()[:, :2, :3, :4, ::2]
     with pytest.raises(ValueError, match=r"gate: shape .* with strides .* at most 3 dimensions"):

@@ -13,7 +13,7 @@ import numpy as np
 from exactness import bits as patterns
 from exactness.formats import Format, e4m3fn, e5m2, tf32
 from exactness.rounding import Rounding, round_to
-from exactness.virtual import floats
+from exactness.virtual import floats, poison
 from exactness.virtual.builder import Builder
 from exactness.virtual.floats import FORMATS, STORE
 from exactness.virtual.instructions import Instruction
@@ -67,7 +67,8 @@ def two_to_packed(ins: Instruction, b: Builder, out: str, flags: frozenset[str])
         return (half(high) << np.uint32(16)) | half(low)
 
     sources = b.sources(ins, ins.operands[1:], 32, is_float=True)
-    return Elementwise(ins, function, sources, (b.target(ins, ins.operands[0], 32),))
+    target = b.target(ins, ins.operands[0], 32)
+    return Elementwise(ins, function, sources, (target,), poison.packed_pair(2))
 
 
 def fp8(ins: Instruction, b: Builder, out: str, into: str, flags: frozenset[str]) -> Operation:
@@ -94,7 +95,8 @@ def fp8(ins: Instruction, b: Builder, out: str, into: str, flags: frozenset[str]
     function: Function = from_f32 if into == "f32" else from_f16
     expect_operands(ins, b, 3 if into == "f32" else 2)
     sources = b.sources(ins, ins.operands[1:], 32, is_float=into == "f32")
-    return Elementwise(ins, function, sources, (b.target(ins, ins.operands[0], 16),))
+    rule = poison.packed_pair(1) if into == "f32" else poison.halves_to_bytes
+    return Elementwise(ins, function, sources, (b.target(ins, ins.operands[0], 16),), rule)
 
 
 def saturated_fp8(values: Bits, fmt: Format) -> Bits:
@@ -111,7 +113,8 @@ def _fp8_to_f16(ins: Instruction, b: Builder, fmt: Format, relu: bool) -> Operat
         return floats.join_halves(floats.store_f16(floats.relu(values) if relu else values))
 
     source = b.source(ins, ins.operands[1], 16)
-    return Elementwise(ins, function, (source,), (b.target(ins, ins.operands[0], 32),))
+    target = b.target(ins, ins.operands[0], 32)
+    return Elementwise(ins, function, (source,), (target,), poison.bytes_to_halves)
 
 
 def to_tf32(ins: Instruction, b: Builder, flags: frozenset[str]) -> Operation:

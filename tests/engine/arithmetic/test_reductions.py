@@ -37,6 +37,13 @@ def test_a_maximum_starts_from_minus_infinity_and_ignores_nan() -> None:
     assert np.array_equal(chain, np.float32([-3, np.nan, 0]), equal_nan=True)
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_a_maximum_runs_along_its_axis(axis: int) -> None:
+    x = np.random.default_rng(7).standard_normal((5, 3)).astype(np.float32)
+    found = max_(Value(IEEE(), x, f32), order=orders.halving(x.shape[axis]), axis=axis)
+    assert np.array_equal(found.payload, x.max(axis, keepdims=True))
+
+
 @pytest.mark.parametrize("shape", [(3, 5, 4), (0, 4), (2, 0)])
 @pytest.mark.parametrize("buffer", [1, 250, 1 << 20])
 def test_reductions_keep_the_axis_and_do_not_depend_on_chunks(

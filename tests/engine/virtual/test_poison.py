@@ -33,6 +33,10 @@ KEPT = {
     "a permutation": "mov.b32 %r6, 0; prmt.b32 %r5, %r4, %r6, 0x7610; st.global.b32 [%rd2], %r5;",
     "a packed product": "mul.f16x2 %r5, %r4, %r4; mov.b32 {%rs2, _}, %r5; "
     "st.global.b16 [%rd2], %rs2;",
+    "a byte of an fp8 pair": "ld.shared.b32 %r7, [%r3 + 256]; mov.b32 %r8, 0f3F800000; "
+    "cvt.rn.satfinite.e5m2x2.f32 %rs2, %r7, %r8; st.global.b8 [%rd2 + 1], %rs2;",
+    "a half of a packed conversion": "ld.shared.b32 %r7, [%r3 + 256]; mov.b32 %r8, 0f3F800000; "
+    "cvt.rn.f16x2.f32 %r5, %r7, %r8; st.global.b16 [%rd2], %r5;",
     "a narrow store": "st.global.b16 [%rd2], %r4;",
     "a shuffle": "shfl.sync.bfly.b32 %r5, %r4, 1, 31, -1; st.global.b16 [%rd2], %r5;",
     "shared memory": "st.shared.b32 [%r3 + 128], %r4; ld.shared.b16 %rs2, [%r3 + 128]; "
@@ -55,6 +59,7 @@ def test_defined_bytes_stay_defined(run_kernel, name):
 
 
 LOST = {
+    "an fp8 pair": "cvt.rn.satfinite.e5m2x2.f32 %rs2, 0f3F800000, %r4; st.global.b16 [%rd2], %rs2;",
     "the high half of a move": "mov.b32 {%rs2, %rs3}, %r4; st.global.b16 [%rd2], %rs3;",
     "the whole word": "st.global.b32 [%rd2], %r4;",
     "a sum": "add.s32 %r5, %r4, 1; st.global.b16 [%rd2], %r5;",
