@@ -133,14 +133,9 @@ def _rounds_up(mode: Rounding, kept: Array, rest: Array, shift: Array, negative:
 
 
 def _scale(significand: Array, exponent: Array) -> Array:
-    """Give significand · 2^exponent in f64, exactly: two factors keep each a normal number."""
-    half = exponent >> 1
-    value = arrays.astype(significand, "float64")
-    return value * _power_of_two(half) * _power_of_two(exponent - half)
-
-
-def _power_of_two(exponent: Array) -> Array:
-    return arrays.view((exponent + 1023) << 52, "float64")
+    """Give significand · 2^exponent in f64, exactly: −149 ≤ exponent ≤ 1022."""
+    power = arrays.view((exponent + 1023) << 52, "float64")
+    return arrays.astype(significand, "float64") * power
 
 
 def _overflow(magnitude: Array, fmt: Format, mode: Rounding, negative: Array) -> Array:

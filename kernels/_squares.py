@@ -66,25 +66,23 @@ def _halves(x):
 
 
 @triton.jit
-def _in_thread(held):
-    """Of elements e0, e1 …: e1² is rounded; e0, then e2, e3 … are contracted onto it."""
-    if held.shape[1] == 2:
-        first, second = tl.split(held)
-        return tl.fma(first, first, second * second)
+def _elements(held):
+    """The columns of [threads, elements], one by one."""
+    if held.shape[1] == 1:
+        return (tl.reshape(held, [held.shape[0]]),)
     else:
         left, right = _halves(held)
-        return _continued(right, _in_thread(left))
+        return _elements(left) + _elements(right)
 
 
 @triton.jit
-def _continued(held, acc):
-    """The fma chain goes on, element by element."""
-    if held.shape[1] == 1:
-        x = tl.reshape(held, [held.shape[0]])
-        return tl.fma(x, x, acc)
-    else:
-        left, right = _halves(held)
-        return _continued(right, _continued(left, acc))
+def _in_thread(held):
+    """Of elements e0, e1 …: e1² is rounded; e0, then e2, e3 … are contracted onto it."""
+    e = _elements(held)
+    acc = tl.fma(e[0], e[0], e[1] * e[1])
+    for i in tl.static_range(2, held.shape[1]):
+        acc = tl.fma(e[i], e[i], acc)
+    return acc
 
 
 @triton.jit

@@ -62,9 +62,10 @@ _WIDE = {"format": "f32", "weight_format": "f32"}
 _CASES = [
     {"rows": 3, "n": 2048},
     {"rows": 5, "n": 1000, "format": "f16", "weight_format": "f32"},
-    {"rows": 3, "n": 2051, **_WIDE},
+    {"rows": 3, "n": 4001, **_WIDE},
     {"rows": 40, "n": 200, **_WIDE},
     {"rows": 40, "n": 100, **_WIDE},
+    {"rows": 40, "n": 13, **_WIDE},
     {"rows": 40, "n": 31, **_WIDE},
     {"rows": 300, "n": 1, **_WIDE},
 ]
@@ -120,6 +121,7 @@ CAST_FIRST = Claim(
         {"tokens": 3, "heads": 2, "n": 128},
         {"tokens": 20, "heads": 3, "n": 200, **_WIDE},
         {"tokens": 20, "heads": 3, "n": 100, **_WIDE},
+        {"tokens": 20, "heads": 3, "n": 13, **_WIDE},
         {"tokens": 20, "heads": 3, "n": 31, **_WIDE},
         {"tokens": 40, "heads": 8, "n": 1, **_WIDE},
     ],
@@ -136,6 +138,7 @@ WEIGHT_OFFSET = Claim(
         {"tokens": 3, "heads": 2, "n": 256},
         {"tokens": 20, "heads": 3, "n": 300, **_WIDE},
         {"tokens": 20, "heads": 3, "n": 100, **_WIDE},
+        {"tokens": 20, "heads": 3, "n": 13, **_WIDE},
         {"tokens": 20, "heads": 3, "n": 31, **_WIDE},
         {"tokens": 40, "heads": 8, "n": 1, **_WIDE},
     ],

@@ -77,6 +77,7 @@ _CASES = [
     {"rows": 5, "n": 1000, **_WIDE, "residual_after": True},
     {"rows": 40, "n": 200, **_WIDE},
     {"rows": 40, "n": 100, **_WIDE, "residual_format": "f16"},
+    {"rows": 40, "n": 13, **_WIDE, "residual_format": "f32"},
     {"rows": 40, "n": 31, **_WIDE, "residual_format": "f32"},
     {"rows": 300, "n": 1, **_WIDE},
 ]

@@ -17,12 +17,9 @@ from exactness.formats import INTEGERS, bf16, f16, f32
 from exactness.inputs import Inputs, IntegerTensor, Tensor
 
 from ._host import check_tensor
-from ._layout import VECTOR, check_float_tensor, check_own_elements, warps
+from ._layout import VECTOR, check_float_tensor, warps
+from ._rope import BY_POSITION, BY_TOKEN, check_rows_by, check_table, check_tokens, heads_of
 from ._yarn import POSITIONS
-
-BY_POSITION = "position"
-BY_TOKEN = "token"
-"""What a row of the table is for."""
 
 _BLOCK = 256
 """Pairs that a program rotates."""
@@ -168,11 +165,11 @@ def rope_yarn_partial(
     """
     check_float_tensor("q", q)
     check_float_tensor("k", k, (q.dtype,))
-    q, k = _heads("q", q, head_dim), _heads("k", k, head_dim)
+    q, k = heads_of("q", q, head_dim), heads_of("k", k, head_dim)
     check_tensor("cos_sin", cos_sin, torch.float32, 2)
-    _check_table(cos_sin, k.shape[2])
-    index = _check_tokens(q, k, positions, query_positions, last_index)
-    _check_rows_by(rows_by, index, cos_sin, k.shape[0])
+    check_table(cos_sin, k.shape[2])
+    index = check_tokens(q, k, positions, query_positions, last_index)
+    check_rows_by(rows_by, index, cos_sin, k.shape[0])
     for name, x in (("k", k), ("positions", positions), ("cos_sin", cos_sin), ("index", index)):
         if x is not None and x.device != q.device:
             raise ValueError(f"{name}: device {x.device} is not accepted; q is on {q.device}")
@@ -218,85 +215,6 @@ def _launch(
         num_warps=warps(_BLOCK) if aligned else _BLOCK // 32,
         enable_fp_fusion=False,
     )
-
-
-def _heads(name: str, x: torch.Tensor, head_dim: int | None) -> torch.Tensor:
-    """`x` as [tokens, heads, head_dim], a view."""
-    if head_dim is not None and (isinstance(head_dim, bool) or not isinstance(head_dim, int)):
-        raise TypeError(f"head_dim: got {type(head_dim).__name__}; an int or None is accepted")
-    if x.ndim == 2 and head_dim is not None and head_dim > 0 and x.shape[1] % head_dim == 0:
-        x = x.unflatten(1, (x.shape[1] // head_dim, head_dim))
-    if x.ndim != 3 or head_dim not in (None, x.shape[2]):
-        raise ValueError(
-            f"{name}: shape {tuple(x.shape)} with head_dim={head_dim} is not accepted; "
-            "[tokens, heads, head_dim] is, or [tokens, heads·head_dim] with head_dim"
-        )
-    if x.numel():
-        check_own_elements(name, x)
-    return x
-
-
-def _check_table(cos_sin: torch.Tensor, head_dim: int) -> None:
-    rope_dim = cos_sin.shape[1]
-    if rope_dim % 2 or not 0 < rope_dim <= head_dim:
-        raise ValueError(
-            f"cos_sin: shape {tuple(cos_sin.shape)} is not accepted; [rows, rope_dim] with an even "
-            f"rope_dim from 2 to head_dim={head_dim} is"
-        )
-    if cos_sin.numel() and cos_sin.stride(1) != 1:
-        raise ValueError(
-            f"cos_sin: strides {cos_sin.stride()} are not accepted; contiguous rows are"
-        )
-
-
-def _check_tokens(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    positions: torch.Tensor,
-    query_positions: torch.Tensor | None,
-    last_index: torch.Tensor | None,
-) -> torch.Tensor | None:
-    """The list that q takes its positions from, if it has one of its own."""
-    if q.shape[2] != k.shape[2]:
-        raise ValueError(f"k: head_dim {k.shape[2]} is not accepted; q has {q.shape[2]}")
-    if q.numel() and q.data_ptr() == k.data_ptr():
-        raise ValueError("k: the memory of q is not accepted; both are written in place")
-    _check_list("positions", positions, k.shape[0], "token of k")
-    if query_positions is not None and last_index is not None:
-        raise ValueError("last_index: not accepted beside query_positions; one of both is")
-    index = query_positions if last_index is None else last_index
-    if index is not None:
-        name = "query_positions" if last_index is None else "last_index"
-        _check_list(name, index, q.shape[0], "token of q")
-    elif q.shape[0] != k.shape[0]:
-        raise ValueError(
-            f"q: {q.shape[0]} tokens are not accepted; k has {k.shape[0]}, and neither "
-            "query_positions nor last_index says where those of q are"
-        )
-    return index
-
-
-def _check_list(name: str, x: torch.Tensor, length: int, of: str) -> None:
-    check_tensor(name, x, torch.int64, 1)
-    if x.shape[0] != length or (length > 1 and x.stride(0) != 1):
-        raise ValueError(
-            f"{name}: shape {tuple(x.shape)} with stride {x.stride(0)} is not accepted; one "
-            f"element for each {of}, {length}, contiguous, is"
-        )
-
-
-def _check_rows_by(
-    rows_by: str, index: torch.Tensor | None, cos_sin: torch.Tensor, tokens: int
-) -> None:
-    if rows_by not in (BY_POSITION, BY_TOKEN):
-        raise ValueError(
-            f"rows_by: {rows_by!r} is not accepted; {BY_POSITION!r} and {BY_TOKEN!r} are"
-        )
-    if rows_by == BY_TOKEN and (index is not None or cos_sin.shape[0] < tokens):
-        raise ValueError(
-            f"rows_by: {BY_TOKEN!r} is not accepted with {cos_sin.shape[0]} rows for {tokens} "
-            "tokens or with queries of their own; a row for each token is"
-        )
 
 
 def _aligned(

@@ -1,6 +1,6 @@
 """The gate of WeLMv4's attention output: sigmoid of one logit a head, times the head.
 
-Baseline: the Triton kernels of SGLang's `python/sglang/srt/layers/welmv4_op.py`:
+Baseline: LinyuanLi0046/sglang, commit 4ca5bcf, python/sglang/srt/layers/welmv4_op.py:
 `inplace_sigmoid_mul` and, with one rounding, `inplace_sigmoid_mul_legacy`; one launch each.
 """
 

@@ -1,8 +1,8 @@
 """Partial rotary embedding of WeLMv4, in place on the last dimensions of every head.
 
-Baseline: the Triton kernel of SGLang's `python/sglang/srt/layers/welmv4_op.py`,
-`WelmV4InplaceRotaryEmbedding.forward_cuda`; one launch. ptxas contracts the first product of each
-sum, not the second (CONTRACTS: measured on f32 rows).
+Baseline: LinyuanLi0046/sglang, commit 4ca5bcf, python/sglang/srt/layers/welmv4_op.py:
+`WelmV4InplaceRotaryEmbedding.forward_cuda`; one launch. The compiler contracts the first product of
+each sum, not the second: the recorded f32 rows show it.
 """
 
 from __future__ import annotations

@@ -60,9 +60,6 @@ class Exact(IEEE):
         like = operation.attributes["like"]
         return arrays.full(like, (), float(operation.attributes["number"]), "float64")
 
-    def _cast(self, operation: Operation) -> Array:
-        return operation.payloads[0]
-
     def _fma(self, operation: Operation) -> Array:
         a, b, c = operation.payloads
         return a * b + c

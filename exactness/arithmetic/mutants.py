@@ -15,7 +15,7 @@ import numpy as np
 from exactness.arithmetic import sites
 from exactness.arithmetic.base import Operation
 from exactness.arithmetic.hopper import Hopper
-from exactness.arithmetic.mutations import COMPARISONS, Mutation, mutations
+from exactness.arithmetic.mutations import COMPARISONS, ZERO_SIGN_LOST, Mutation, mutations
 from exactness.arithmetic.sites import Site
 from exactness.arithmetic.value import PLAIN, Value
 from exactness.arrays import Array
@@ -115,7 +115,13 @@ class Survey(Tracked):
         for value in result if isinstance(result, tuple) else (result,):
             if isinstance(value, Value):
                 self._consume(value, None)
+                self._note_negative_zeros(value)
         return result
+
+    def _note_negative_zeros(self, output: Value) -> None:
+        site = self.site_of(output)
+        if site is not None and bool(((output.payload == 0) & np.signbit(output.payload)).any()):
+            self.seen[site].mutations.setdefault(ZERO_SIGN_LOST.name, ZERO_SIGN_LOST)
 
     def perform(self, operation: Operation) -> Value:
         """As Hopper; remembers the site, and whose results it takes."""

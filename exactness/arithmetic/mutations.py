@@ -318,6 +318,13 @@ def _reductions(operation: Operation, known: Container[str]) -> Iterator[Mutatio
         yield Mutation("double_last", _reduced(orders.with_last_twice))
 
 
+def _zero_sign_lost(arithmetic: Arithmetic, operation: Operation) -> Array:
+    return arithmetic.perform(operation).payload + 0.0
+
+
+ZERO_SIGN_LOST = Mutation("zero_sign_lost", _zero_sign_lost)
+"""−0 becomes +0, as when 0 is added on the way; for outputs that are −0 somewhere."""
+
 COMPARISONS: Mapping[str, str] = {"lt": "le", "le": "lt", "gt": "ge", "ge": "gt"}
 """A comparison and the one that is off by equality."""
 

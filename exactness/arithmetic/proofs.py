@@ -26,6 +26,7 @@ from exactness.arithmetic.mutants import (
 from exactness.arithmetic.mutations import NO_ROUNDING, Mutation
 from exactness.arithmetic.value import Value
 from exactness.bits import decode, is_nan, unsigned
+from exactness.rounding import host_constant
 
 Rule: TypeAlias = Callable[[Survey, Seen, Operation, Mutation], str | None]
 
@@ -152,7 +153,11 @@ def _never_nan(survey: Survey, seen: Seen, operation: Operation, mutation: Mutat
 def _no_zeros(survey: Survey, seen: Seen, operation: Operation, mutation: Mutation) -> str | None:
     if mutation.name != "zero_sign_of_first":
         return None
-    if any(None not in numbers and 0.0 not in numbers for numbers in seen.constants):
+    fmt = operation.format
+    if any(
+        all(number is not None and host_constant(number, fmt) != 0.0 for number in numbers)
+        for numbers in seen.constants
+    ):
         return "one operand is a constant other than 0, so that no two zeros meet"
     return None
 

@@ -7,7 +7,9 @@ nothing; with other warps, which must change nothing where the claim calls its o
 
 A fault that no trial shows is *proved equal* if every difference ends within functions of 16 bits,
 all of which are tried; it *never differed* if the result of the faulty instruction did not change
-in a million executions. Otherwise it survives, and the check fails.
+in a million executions, by more than the last place of a subnormal f32. Otherwise it survives, and
+the check fails: either no input of the claim can show the fault, or its outputs hide it, in which
+case the claim should give a launcher that stores f32 (`unrounded`).
 """
 
 from __future__ import annotations

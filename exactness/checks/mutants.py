@@ -44,6 +44,9 @@ class MutantsCheck(Check):
         program = context.catalogue.reference(self.claim.reference)
         surveyed = self._survey(context, program)
         mutants = surveyed.mutants()
+        if not mutants:
+            evidence.skip("mutants", "the reference has no arithmetic operation to get wrong")
+            return
         chosen = self._sample(mutants, context)
         judge = Judge(self, context, surveyed)
         evidence.judgements = [judge.judge(mutant) for mutant in chosen]

@@ -6,14 +6,17 @@ from exactness.catalogue import Entry
 from exactness.checks import witnesses
 from exactness.checks.base import Check, Context
 from exactness.checks.bitwise import CaseCheck, PropertyCheck, VariantCheck
+from exactness.checks.codegen import CodegenCheck
 from exactness.checks.configurations import ConfigurationsCheck, autotuned_kernels
 from exactness.checks.controls import ControlsCheck
 from exactness.checks.exhaustive import ExhaustiveCheck
 from exactness.checks.golden import GoldenCheck
 from exactness.checks.invariance import InvarianceCheck
+from exactness.checks.kernel_mutants import KernelMutantsCheck
 from exactness.checks.missing import MissingGoldenCheck
 from exactness.checks.mutants import MutantsCheck
 from exactness.checks.witness import WitnessCheck
+from exactness.claim import GPU
 
 
 def plan(entry: Entry, context: Context) -> list[Check]:
@@ -34,4 +37,6 @@ def plan(entry: Entry, context: Context) -> list[Check]:
     if tuned:
         checks.append(ConfigurationsCheck(entry, tuned))
     checks += [InvarianceCheck(entry), ControlsCheck(entry), MutantsCheck(entry)]
+    if claim.runs_on == GPU:
+        checks += [CodegenCheck(entry), KernelMutantsCheck(entry)]
     return checks

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from exactness.virtual.watching import Observation
 
 SEARCHED = 1_000_000
-"""Executions of a faulty instruction before it *never differed*; if it did differ, elements
-compared before the fault survives."""
+"""Executions of a faulty instruction before it *never differed*."""
 
-SEARCH_RUNS = 200
+SEARCHED_ELEMENTS = 4_000_000
+"""Elements compared before a fault survives that changed its instruction's result."""
+
+SEARCH_RUNS = 1_000
 SEARCH_INSTRUCTIONS = 1_000_000_000
 """Runs, and instructions executed by threads, after which a search ends in any case."""
 
@@ -133,14 +135,19 @@ def search(
     machine = faulty(observed)
     fixed = tally.count.examples
     for number, trial in enumerate(bench.trials.search(_largest(like))):
-        done = tally.count.compared if observed.differing else observed.executed
-        if done >= SEARCHED or number >= SEARCH_RUNS or machine.spent > SEARCH_INSTRUCTIONS:
+        if observed.differing > observed.subnormal:
+            done = tally.count.compared >= SEARCHED_ELEMENTS
+        else:
+            done = observed.executed >= SEARCHED
+        if done or number >= SEARCH_RUNS or machine.spent > SEARCH_INSTRUCTIONS:
             break
         if tally.add(trial, trial.run(machine)) and bench.is_right(trial):
             return tally.judgement(Fate.KILLED, runs=runs_needed(tally.count, fixed))
     executions = f"{observed.executed:,} executions of the faulty instructions"
-    if observed.executed >= SEARCHED and not observed.differing:
-        return tally.judgement(Fate.NEVER_DIFFERED, reason=f"the same result in {executions}")
+    if observed.executed >= SEARCHED and observed.differing == observed.subnormal:
+        aside = f", {observed.subnormal:,} subnormal ones aside" if observed.subnormal else ""
+        reason = f"the same result in {executions}{aside}"
+        return tally.judgement(Fate.NEVER_DIFFERED, reason=reason)
     reason = f"{observed.differing:,} of {executions} gave another result"
     return tally.judgement(Fate.SURVIVED, reason=reason)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -212,7 +213,7 @@ def _compares(location: Location | None) -> bool:
 @functools.lru_cache(maxsize=64)
 def _comparing_lines(file: str) -> frozenset[int]:
     try:
-        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+        tree = ast.parse(_source_file(file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return frozenset()
     orders = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -222,3 +223,14 @@ def _comparing_lines(file: str) -> frozenset[int]:
         if isinstance(node, ast.Compare) and any(isinstance(o, orders) for o in node.ops)
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     )
+
+
+def _source_file(file: str) -> Path:
+    """The file that a compiler named; Triton's cache outlives folders, so it may have moved."""
+    path = Path(file)
+    if not path.exists():
+        for module in list(sys.modules.values()):
+            other = Path(getattr(module, "__file__", None) or "")
+            if other.parts[-2:] == path.parts[-2:]:
+                return other
+    return path

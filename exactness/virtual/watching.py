@@ -28,15 +28,12 @@ class Observation:
     Attributes:
         executed: how many there were.
         differing: in how many the edit changed the result.
+        subnormal: in how many of these the result was a subnormal f32, right or wrong.
     """
 
     executed: int = 0
     differing: int = 0
-
-    @property
-    def without_effect(self) -> bool:
-        """Whether it ran, and never gave another result."""
-        return self.executed > 0 and self.differing == 0
+    subnormal: int = 0
 
 
 def watching(
@@ -110,6 +107,7 @@ def _observed(pair: _Pair, graph: EditedKernel, observation: Observation) -> Ope
     """The operation, counting on its way where it differs from what it was."""
     edited = pair.edited
     behind = _conversions(graph, edited)
+    is_f32 = behind == (_same,) and _gives_f32(edited.instruction)
 
     def run(state: State) -> None:
         actual = edited.function(*(state.value(n) for n in edited.sources))
@@ -117,13 +115,27 @@ def _observed(pair: _Pair, graph: EditedKernel, observation: Observation) -> Ope
         differs: Bits = np.zeros((1, 1), np.bool_)
         for convert in behind:
             differs = differs | (convert(actual) != convert(expected))
-        lanes = np.broadcast_to(differs, state.shape)
+        lanes = np.broadcast_to(differs, state.shape) & _running(state)
         observation.executed += state.count(state.mask)
-        observation.differing += int(np.count_nonzero(lanes & _running(state)))
+        observation.differing += int(np.count_nonzero(lanes))
+        if is_f32:
+            observation.subnormal += int(np.count_nonzero(lanes & _are_tiny(actual, expected)))
         edited.execute(state)
 
     sources = tuple(dict.fromkeys((*edited.sources, *pair.sources)))
     return Effect(edited.instruction, run, sources, edited.targets, edited.guard)
+
+
+def _gives_f32(instruction: Instruction) -> bool:
+    """Whether the result is an f32 number; comparisons of f32 and conversions of it give others."""
+    opcodes = ("add", "sub", "mul", "fma", "div", "sqrt", "rcp", "rsqrt", "ex2")
+    return instruction.opcode in opcodes and instruction.modifiers[-1] == "f32"
+
+
+def _are_tiny(*patterns: Bits) -> Bits:
+    """Whether f32 patterns are all below the smallest normal number, or that number itself."""
+    largest = np.uint32(0x00800000)
+    return np.logical_and.reduce([(bits & np.uint32(0x7FFFFFFF)) <= largest for bits in patterns])
 
 
 def _running(state: State) -> Bits:

@@ -113,6 +113,14 @@ def test_fma_is_rounded_once_in_every_format(fmt: Format, data: st.DataObject) -
             assert same(found, fma_fraction(a, b, a, fmt))
 
 
+def test_a_bf16_fma_is_not_an_f32_fma_rounded_again() -> None:
+    """The product is a tie of bf16; what f32 cannot hold beside it says: down."""
+    x, y, tiny = of(1 + 2**-7, fmt=bf16), of(1.5, fmt=bf16), of(-(2.0**-30), fmt=bf16)
+    assert fma(x, y, tiny).payload.tolist() == [1.5 + 2**-7]
+    twice = cast(fma(cast(x, f32), cast(y, f32), cast(tiny, f32)), bf16)
+    assert twice.payload.tolist() == [1.5 + 2**-6]
+
+
 @pytest.mark.parametrize(
     ("fmt", "dtype"),
     [(e5m2, ml_dtypes.float8_e5m2), (e4m3fn, ml_dtypes.float8_e4m3fn)],

@@ -176,6 +176,16 @@ def test_clamps_keep_nan_and_zero_signs():
     assert "constant other than 0" in found["clamped:minimum zero_sign_of_first"][1]
 
 
+def test_the_sign_of_a_zero_output_can_be_lost():
+    def signed(x):
+        return x * 2.0
+
+    values = Bits(encode_rounded(np.array([[-0.0, 1.0]], np.float32), bf16), bf16)
+    assert judged(signed, values)["signed:mul zero_sign_lost"][0] == 1
+    ones = Bits(encode_rounded(np.array([[0.0, 1.0]], np.float32), bf16), bf16)
+    assert "signed:mul zero_sign_lost" not in judged(signed, ones)
+
+
 def test_max_reductions_have_no_doubled_tail():
     def largest(x):
         return max_(x, order=halving(24))

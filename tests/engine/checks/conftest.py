@@ -1,6 +1,7 @@
 """A catalogue with one small Triton kernel, written anew for each test."""
 
 import textwrap
+import zlib
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from exactness.formats import f32
 from exactness.inputs import rows
 
 @triton.jit
-def _k(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def _kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     col = tl.arange(0, BLOCK)
     mask = col < n
@@ -28,7 +29,7 @@ def _k(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 def k(x):
     out = torch.empty_like(x)
     if out.numel():
-        _k[(x.shape[0],)](x, out, x.shape[1], BLOCK=64, {options})
+        _kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=64, {options})
     return out
 
 CLAIM = Claim(
@@ -41,7 +42,7 @@ CLAIM = Claim(
 '''
 
 REFERENCE = """
-from exactness.arithmetic import cast, div_full, fma, launch, maximum, sum_
+from exactness.arithmetic import cast, launch, maximum, minimum, sum_, where
 from exactness.arithmetic.orders import triton_layout
 from exactness.formats import bf16, f32
 
@@ -78,11 +79,20 @@ class TritonProject:
         for old, new in (edits or {}).items():
             assert kernel.count(old) == 1
             kernel = kernel.replace(old, new)
+        # Triton caches what it compiled, with the name of the file, by the text of the function.
+        name = f"k{zlib.crc32(kernel.partition('def k(')[0].encode())}"
+        kernel = kernel.replace('"k:k"', f'"{name}:k"')
         for folder, text in (("kernels", kernel), ("references", REFERENCE.format(result=result))):
             (self.root / folder).mkdir(exist_ok=True)
-            (self.root / folder / "k.py").write_text(text, encoding="utf-8")
+            (self.root / folder / f"{name}.py").write_text(text, encoding="utf-8")
         (self.root / "pyproject.toml").write_text("[tool.exactness]\n", encoding="utf-8")
         return self
+
+    @property
+    def kernel_file(self) -> Path:
+        """The kernel file of the latest project."""
+        (file,) = (self.root / "kernels").glob("k*.py")
+        return file
 
     def session(self, **options: object) -> Session:
         """A session on the virtual Hopper."""
@@ -95,8 +105,8 @@ class TritonProject:
         return kind(entry).run(session.context)
 
 
-@pytest.fixture
-def triton_project(tmp_path):
+@pytest.fixture(scope="module")
+def triton_project(tmp_path_factory):
     """Write a small Triton kernel and its reference, and run checks on them."""
     pytest.importorskip("triton")
-    return TritonProject(tmp_path)
+    return TritonProject(tmp_path_factory.mktemp("triton"))
