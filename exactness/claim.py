@@ -93,7 +93,8 @@ class Claim:
         runs_on: `GPU`, `GPU_ONLY` or `CPU`.
         order: "explicit" if the kernel writes its order of summation out.
         allows: numeric instructions beyond IEEE's that the kernel may use.
-        equivalent: name of a mutant to the reason why it cannot be seen, and its check.
+        equivalent: name of a mutant to the reason why it cannot be seen, and its check; faults of
+            the compiled kernel after "kernel: ".
         unrounded: a launcher with the kernel's arguments that stores f32, before the last
             rounding; kernel and reference are then compared there too.
         exhaustive: domains over which kernel and reference are compared completely.

@@ -30,3 +30,23 @@ def nan_spreads_over_a_softmax() -> bool:
         if not np.all(np.isnan(power / power.sum())):
             return False
     return True
+
+
+def scaling_of_expf_is_absorbed() -> bool:
+    """`expf` ends with a product by a power of two, exact unless subnormal; 1 absorbs the rest.
+
+    A subnormal product added without being rounded first can change sums below 2^-100 alone, and a
+    row of a softmax holds e^0 = 1 besides.
+    """
+    rng = np.random.Generator(np.random.Philox(0))
+    exponents = rng.integers(-160, 1, 100_000)
+    products = np.ldexp(1 + rng.integers(0, 1 << 23, exponents.size) / 2**23, exponents)
+    addends = np.ldexp(rng.random(exponents.size) + 1, rng.integers(-149, 1, exponents.size))
+    addends = addends.astype(np.float32)
+    rounded = products.astype(np.float32)
+    exact = rounded == products
+    twice = addends + rounded
+    once = (addends.astype(np.float64) + products).astype(np.float32)
+    absorbed = (np.float32(1) + twice == 1) & (np.float32(1) + once == 1)
+    equal = np.all(exact | (twice == once) | absorbed) and np.all(exact | (products < 2.0**-126))
+    return bool(equal) and bool(cuda_math.expf(np.zeros(1, np.float32))[0] == 1)

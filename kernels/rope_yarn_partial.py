@@ -236,6 +236,7 @@ _HEADS = {"q_heads": 6, "k_heads": 1, "nope": 192, "half": 32}
 
 CLAIM = Claim(
     kernel=rope_yarn_partial,
+    allows=("fma",),
     reference="rope_yarn_partial:rope_yarn_partial",
     golden=("rope", "rope_f32"),
     parameters={"head_dim": 256, "rows_by": BY_TOKEN},
@@ -282,6 +283,7 @@ def _contracted(name: str, end: str) -> Claim:
         {"queries": 4, "tokens": 2, "rows": 9, **_HEADS, "nope": 0, "half": 7, "format": "f32"},
     ]
     return Claim(
+        allows=("fma",),
         kernel=rope_yarn_partial,
         reference="rope_yarn_partial:rope_yarn_partial",
         name=f"rope_yarn_partial_{name}",

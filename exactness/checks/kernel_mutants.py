@@ -6,10 +6,10 @@ And it is compiled with other options: with contraction switched on, which must 
 nothing; with other warps, which must change nothing where the claim calls its order explicit.
 
 A fault that no trial shows is *proved equal* if every difference ends within functions of 16 bits,
-all of which are tried; it *never differed* if the result of the faulty instruction did not change
-in a million executions, by more than the last place of a subnormal f32. Otherwise it survives, and
-the check fails: either no input of the claim can show the fault, or its outputs hide it, in which
-case the claim should give a launcher that stores f32 (`unrounded`).
+all of which are tried; it *never differed* if in a million executions the result of the faulty
+instruction did not change by more than the last place of subnormals (2^-149). Otherwise it
+survives, and the check fails: either no input of the claim can show it, or the outputs hide it, in
+which case the claim should give a launcher that stores f32 (`unrounded`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from collections.abc import Iterator
 
 from exactness.catalogue import Entry
 from exactness.checks.base import Check, Context
-from exactness.checks.compile_options import judge_fusion, judge_warps
+from exactness.checks.compile_options import FUSION, judge_fusion, judge_warps
 from exactness.checks.compiled import OtherHopper, Trial, Trials
 from exactness.checks.outcome import Evidence
-from exactness.checks.sensitivity import Fate, Judgement
+from exactness.checks.sensitivity import OF_THE_KERNEL, Fate, Judgement
 from exactness.checks.workbench import PROVED, Tally, Workbench, search
 from exactness.claim import GPU
 from exactness.inputs.patterns import generator, seed_of
@@ -60,7 +60,7 @@ class KernelMutantsCheck(Check):
         if reason is not None:
             evidence.skip(EDGE, reason)
             return
-        bench = Workbench(Trials(self.entry, self.node_id, context), evidence)
+        bench = Workbench(Trials(self.entry, self.node_id, context), evidence, self.claim)
         if not bench.first:
             return
         known = list(dict.fromkeys(f for trial in bench.first for f in _listed(trial)))
@@ -73,7 +73,7 @@ class KernelMutantsCheck(Check):
         evidence.cases = len(evidence.judgements)
         evidence.edges[EDGE] = sum(judgement.compared for judgement in evidence.judgements)
         evidence.note(f"{len(chosen)} of {len(known)} faults of the kernel judged")
-        self._complain(evidence)
+        self._complain(evidence, {fault.name for fault in known} | {FUSION})
 
     def _refuses(self, context: Context) -> str | None:
         """Why no fault can be judged here, or None."""
@@ -97,8 +97,20 @@ class KernelMutantsCheck(Check):
             chosen |= {of_kind[index] for index in picked}
         return [fault for fault in known if fault in chosen]
 
-    def _complain(self, evidence: Evidence) -> None:
+    def _complain(self, evidence: Evidence, known: set[str]) -> None:
+        listed = {
+            name.removeprefix(OF_THE_KERNEL)
+            for name in self.claim.equivalent
+            if name.startswith(OF_THE_KERNEL)
+        }
+        for name in sorted(listed - known):
+            evidence.problem(f"equivalent: the kernel has no fault {name!r}")
         for judgement in evidence.judgements:
+            if judgement.mutant in listed and judgement.fate is not Fate.EQUIVALENT:
+                evidence.problem(
+                    f"equivalent: {judgement.mutant} is listed but was {judgement.fate.value} "
+                    f"({judgement.by or judgement.reason}); take it off the list"
+                )
             if judgement.fate is Fate.SURVIVED:
                 evidence.problem(
                     f"fault of the kernel survives: {judgement.mutant}: no difference in "

@@ -21,6 +21,9 @@ from exactness.inputs import Example
 CONFIDENCE = 0.999
 """Probability with which the stated number of runs would notice a mutant."""
 
+OF_THE_KERNEL = "kernel: "
+"""Before the name of a fault of the compiled kernel, where a claim lists it as equivalent."""
+
 Outputs = list[tuple[np.ndarray, np.ndarray]]
 """For each output its values, and its values before the last rounding."""
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from exactness.checks.compiled import OtherHopper, Seen, Trial, Trials
 from exactness.checks.outcome import Evidence
-from exactness.checks.sensitivity import Count, Fate, Judgement, runs_needed
+from exactness.checks.sensitivity import OF_THE_KERNEL, Count, Fate, Judgement, runs_needed
+from exactness.claim import Claim
 
 if TYPE_CHECKING:
     from exactness.virtual.watching import Observation
@@ -35,11 +36,12 @@ class Workbench:
 
     Attributes:
         trials: makes them.
+        claim: whose kernel it is.
         first: every case once; all programs of the kernel run on them.
     """
 
-    def __init__(self, trials: Trials, evidence: Evidence) -> None:
-        self.trials = trials
+    def __init__(self, trials: Trials, evidence: Evidence, claim: Claim) -> None:
+        self.trials, self.claim = trials, claim
         self._evidence = evidence
         self._others = trials.others()
         self._known: list[Trial] = []
@@ -123,6 +125,9 @@ def search(
 ) -> Judgement:
     """Try larger cases and new seeds, until the fault shows or enough was executed.
 
+    A fault that the claim lists as equivalent is not searched for, if the check of the reason
+    passes.
+
     Args:
         tally: the trials so far.
         bench: makes trials.
@@ -131,6 +136,9 @@ def search(
     """
     from exactness.virtual.watching import Observation
 
+    listed = bench.claim.equivalent.get(OF_THE_KERNEL + tally.name)
+    if listed is not None and listed.check():
+        return tally.judgement(Fate.EQUIVALENT, reason=listed.reason)
     observed = Observation()
     machine = faulty(observed)
     fixed = tally.count.examples

@@ -121,6 +121,18 @@ class EditedKernel:
         return None
 
 
+def narrowing(reader: Operation | None) -> Callable[[Bits], Bits] | None:
+    """The conversion of one f32 value to 16 bits that an operation is, packed or not, else None."""
+    if not isinstance(reader, Elementwise):
+        return None
+    words = reader.instruction.modifiers
+    narrow = any(word.removesuffix("x2") in ("bf16", "f16") for word in words[:-1])
+    if reader.instruction.opcode != "cvt" or not narrow or words[-1] != "f32":
+        return None
+    function, sources = reader.function, reader.sources
+    return lambda bits: function(*(bits for _ in sources))
+
+
 def registers_read(operation: Operation) -> tuple[int, ...]:
     """What an operation reads, its guard included."""
     guard = () if operation.guard is None else (operation.guard[0],)

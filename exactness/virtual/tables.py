@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from exactness.virtual.edited import EditedKernel, registers_read
+from exactness.virtual.edited import EditedKernel, narrowing, registers_read
 from exactness.virtual.operation import Elementwise, Operation
 from exactness.virtual.state import Bits
 
@@ -49,13 +49,27 @@ class Tables:
             if id(operation) in seen or not differs.any():
                 continue
             seen.add(id(operation))
-            inside, escapes = self._readers(operation)
+            inside, outside = self._readers(operation)
             pending += inside
-            if escapes:
-                width, patterns = self._differing(operation.targets[0], differs)
+            escapes = np.zeros_like(differs)
+            for reader in outside:
+                escapes |= self._differs_for(reader, before, after)
+            if escapes.any():
+                width, patterns = self._patterns(operation.targets[0], escapes)
                 known = found.get(width)
                 found[width] = patterns if known is None else np.union1d(known, patterns)
         return found
+
+    def _differs_for(self, reader: Operation | None, before: Bits, after: Bits) -> Bits:
+        """Where a reader whose result is in no table gets something else.
+
+        A conversion that packs two values is one: it has two roots, but treats each alike.
+        """
+        convert = narrowing(reader)
+        if convert is not None:
+            with np.errstate(all="ignore"):
+                before, after = convert(before), convert(after)
+        return np.ravel(before != after)
 
     def shape(self, edited: Operation) -> int:
         """The same for operations that are computed, and whose results are used, alike."""
@@ -63,13 +77,14 @@ class Tables:
         while pending:
             operation = pending.pop()
             if id(operation) not in parts:
-                inside, escapes = self._readers(operation)
+                inside, outside = self._readers(operation)
                 pending += inside
-                parts[id(operation)] = hash((self._expression(operation.targets[0]), escapes))
+                names = frozenset(r.instruction.name if r else "" for r in outside)
+                parts[id(operation)] = hash((self._expression(operation.targets[0]), names))
         return hash(frozenset(parts.values()))
 
-    def _readers(self, operation: Operation) -> tuple[list[Operation], bool]:
-        """The readers of a result whose own results are in tables, and whether there are others."""
+    def _readers(self, operation: Operation) -> tuple[list[Operation], list[Operation | None]]:
+        """The readers of a result whose own results are in tables, and the others."""
         readers = self._kernel.readers.get(operation.targets[0], [])
         inside: list[Operation] = [
             reader
@@ -78,15 +93,15 @@ class Tables:
             and len(reader.targets) == 1
             and self._origin(reader.targets[0]) != _NOWHERE
         ]
-        return inside, len(inside) < len(readers)
+        return inside, [reader for reader in readers if reader not in inside]
 
-    def _differing(self, register: int, differs: Bits) -> tuple[int, Bits]:
-        """The patterns of the root; a constant stands for itself."""
+    def _patterns(self, register: int, chosen: Bits) -> tuple[int, Bits]:
+        """The width and the patterns of a register's root; a constant stands for itself."""
         origin = self._origin(register)
         if origin == _CONSTANT:
             return 32, np.ravel(self._table(register)[1]).astype(np.uint32)
         width = self._kernel.program.builder.widths[origin]
-        return width, np.ravel(self._inputs(width))[differs]
+        return width, np.ravel(self._inputs(width))[chosen]
 
     def _inputs(self, width: int) -> Bits:
         if width == 16:

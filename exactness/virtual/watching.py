@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from exactness.virtual import analysis
-from exactness.virtual.edited import Before, EditedKernel, replaced
+from exactness.virtual.edited import Before, EditedKernel, narrowing, replaced
 from exactness.virtual.instructions import Entry, Instruction
 from exactness.virtual.operation import Effect, Elementwise, Operation
 from exactness.virtual.program import Program
@@ -28,7 +28,8 @@ class Observation:
     Attributes:
         executed: how many there were.
         differing: in how many the edit changed the result.
-        subnormal: in how many of these the result was a subnormal f32, right or wrong.
+        subnormal: in how many of these the result was an f32 below 2^-125, right or wrong: its last
+            place is that of subnormals.
     """
 
     executed: int = 0
@@ -133,9 +134,9 @@ def _gives_f32(instruction: Instruction) -> bool:
 
 
 def _are_tiny(*patterns: Bits) -> Bits:
-    """Whether f32 patterns are all below the smallest normal number, or that number itself."""
-    largest = np.uint32(0x00800000)
-    return np.logical_and.reduce([(bits & np.uint32(0x7FFFFFFF)) <= largest for bits in patterns])
+    """Whether f32 patterns are all of numbers whose last place is 2^-149, below 2^-125."""
+    limit = np.uint32(0x01000000)
+    return np.logical_and.reduce([(bits & np.uint32(0x7FFFFFFF)) < limit for bits in patterns])
 
 
 def _running(state: State) -> Bits:
@@ -145,24 +146,10 @@ def _running(state: State) -> Bits:
 def _conversions(graph: EditedKernel, operation: Elementwise) -> Sequence[Callable[[Bits], Bits]]:
     """The conversions to 16 bits that alone read a result, else the result as it is."""
     readers = graph.readers.get(operation.targets[0], [])
-    found = []
-    for reader in readers:
-        if not isinstance(reader, Elementwise) or not _narrows(reader.instruction):
-            return (_same,)
-        found.append(_converting(reader))
-    return found if found and graph.is_single(operation.targets[0]) else (_same,)
+    found = [convert for reader in readers if (convert := narrowing(reader)) is not None]
+    alone = len(found) == len(readers) and graph.is_single(operation.targets[0])
+    return found if found and alone else (_same,)
 
 
 def _same(bits: Bits) -> Bits:
     return bits
-
-
-def _converting(reader: Elementwise) -> Callable[[Bits], Bits]:
-    """A conversion of one value; of a packed one, both halves get the same."""
-    return lambda bits: reader.function(*(bits for _ in reader.sources))
-
-
-def _narrows(instruction: Instruction) -> bool:
-    words = instruction.modifiers
-    narrow = any(word.removesuffix("x2") in ("bf16", "f16") for word in words[:-1])
-    return instruction.opcode == "cvt" and narrow and words[-1] == "f32"

@@ -13,12 +13,12 @@ KERNEL = '''
 import torch
 import triton
 import triton.language as tl
-from exactness.claim import Claim, Variant
+from exactness.claim import Claim, Equivalent, Variant
 from exactness.formats import f32
 from exactness.inputs import rows
 
 @triton.jit
-def _kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def _small(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     col = tl.arange(0, BLOCK)
     mask = col < n
@@ -29,7 +29,7 @@ def _kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 def k(x):
     out = torch.empty_like(x)
     if out.numel():
-        _kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=64, {options})
+        _small[(x.shape[0],)](x, out, x.shape[1], BLOCK=64, {options})
     return out
 
 CLAIM = Claim(
@@ -80,7 +80,8 @@ class TritonProject:
             assert kernel.count(old) == 1
             kernel = kernel.replace(old, new)
         # Triton caches what it compiled, with the name of the file, by the text of the function.
-        name = f"k{zlib.crc32(kernel.partition('def k(')[0].encode())}"
+        function = kernel[kernel.index("@triton.jit") : kernel.index("def k(")]
+        name = f"k{zlib.crc32(function.encode())}"
         kernel = kernel.replace('"k:k"', f'"{name}:k"')
         for folder, text in (("kernels", kernel), ("references", REFERENCE.format(result=result))):
             (self.root / folder).mkdir(exist_ok=True)

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from exactness.checks import workbench
 from exactness.checks.kernel_mutants import KernelMutantsCheck
 from exactness.checks.outcome import Status
 from exactness.checks.sensitivity import Fate
@@ -16,6 +17,11 @@ y = t * t + 0.3
 ROUNDED_RESULT = "(lambda t: t * t + 0.3)(cast(cast(x * 1.7, bf16), f32))"
 
 FIRST = "first = tl.load(x_ptr + row * n)"
+
+SIGN = (
+    f"{FIRST}\ny = tl.where(x + first > 0.0, 1.0, 2.0)",
+    "where(x + x[..., :1] > 0.0, minimum(maximum(x, 1.0), 1.0), 2.0)",
+)
 
 
 def fates(outcome):
@@ -108,17 +114,48 @@ def test_warps_that_do_not_compile_are_said(triton_project):
     assert [reason for reason in outcome.not_run if "other warps: 2 warps on" in reason]
 
 
-def test_fault_that_nothing_shows_survives(triton_project):
+@pytest.fixture
+def short_search(monkeypatch):
+    """Survivors cost a long search; a short one gives the same fate."""
+    monkeypatch.setattr(workbench, "SEARCH_RUNS", 40)
+
+
+def test_fault_that_nothing_shows_survives(triton_project, short_search):
     """The sum of two loads is only asked for its sign, which no rounding changes."""
-    body = f"{FIRST}\ny = tl.where(x + first > 0.0, 1.0, 2.0)"
-    result = "where(x + x[..., :1] > 0.0, minimum(maximum(x, 1.0), 1.0), 2.0)"
-    outcome = triton_project.write(body, result).run(KernelMutantsCheck)
+    outcome = triton_project.write(*SIGN).run(KernelMutantsCheck)
     assert outcome.status is Status.FAILED
     assert "fault of the kernel survives: rounded toward zero at k" in outcome.message
     survivor = named(outcome, "rounded toward zero")
     assert survivor.fate is Fate.SURVIVED
     assert survivor.differing == 0
+    assert survivor.examples > 40
     assert "gave another result" in survivor.reason
+
+
+def test_survivor_may_be_listed_with_a_reason_that_is_checked(triton_project, short_search):
+    outcome = triton_project.write(*SIGN).run(KernelMutantsCheck)
+    survivor = named(outcome, "rounded toward zero").mutant
+
+    def listed(check, *names):
+        entries = "".join(f'"kernel: {name}": Equivalent("sign", {check}),' for name in names)
+        claim = f"equivalent={{{entries}}},"
+        return triton_project.write(*SIGN, claim=claim).run(KernelMutantsCheck)
+
+    outcome = listed("lambda: True", survivor)
+    assert outcome.status is Status.PASSED, outcome.message
+    assert named(outcome, survivor).fate is Fate.EQUIVALENT
+    assert named(outcome, survivor).reason == "sign"
+    assert "survives" in listed("lambda: False", survivor).message
+    message = listed("lambda: True", survivor, "other").message
+    assert message == "equivalent: the kernel has no fault 'other'"
+
+
+def test_listed_fault_that_is_noticed_is_named(triton_project):
+    claim = 'equivalent={"kernel: contraction switched on": Equivalent("", lambda: True)},'
+    project = triton_project.write("y = x * 1.7 + 0.3", "x * 1.7 + 0.3", claim=claim)
+    outcome = project.run(KernelMutantsCheck)
+    assert outcome.status is Status.FAILED
+    assert "contraction switched on is listed but was killed" in outcome.message
 
 
 def test_fault_without_effect_on_a_million_values_never_differed(triton_project):

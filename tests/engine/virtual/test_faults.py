@@ -60,12 +60,17 @@ def test_each_kind_is_found_and_named(text_of):
     ("kind", "before", "after"),
     [
         (Kind.TRUNCATING_CAST, "cvt.rn.bf16.f32 %h1, %r1;", "cvt.rz.bf16.f32 %h1, %r1;"),
-        (Kind.TRUNCATING_CAST, "cvt.rn.f16x2.f32 %r3, %r1, %r2;", "cvt.rz.f16x2.f32 %r3, %r1, %r2;"),
+        (Kind.TRUNCATING_CAST, "cvt.rn.f16x2.f32 %r3, %r1, %r2;",
+         "cvt.rz.f16x2.f32 %r3, %r1, %r2;"),
         (Kind.ROUNDED_TOWARD_ZERO, "mul.rn.f32 %r3, %r1, %r2;", "mul.rz.f32 %r3, %r1, %r2;"),
-        (Kind.ROUNDED_TOWARD_ZERO, "fma.rn.sat.f32 %r3, %r1, %r2, %r1;", "fma.rz.sat.f32 %r3, %r1, %r2, %r1;"),
-        (Kind.PERTURBED_CONSTANT, "add.rz.f32 %r3, %r1, 0f3F800000;", "add.rz.f32 %r3, %r1, 0f3F800001;"),
-        (Kind.PERTURBED_CONSTANT, "add.rz.f32 %r3, %r1, 0fBF800000;", "add.rz.f32 %r3, %r1, 0fBF800001;"),
-        (Kind.PERTURBED_CONSTANT, "add.rz.f32 %r3, %r1, 0f7F7FFFFF;", "add.rz.f32 %r3, %r1, 0f7F7FFFFE;"),
+        (Kind.ROUNDED_TOWARD_ZERO, "fma.rn.sat.f32 %r3, %r1, %r2, %r1;",
+         "fma.rz.sat.f32 %r3, %r1, %r2, %r1;"),
+        (Kind.PERTURBED_CONSTANT, "add.rz.f32 %r3, %r1, 0f3F800000;",
+         "add.rz.f32 %r3, %r1, 0f3F800001;"),
+        (Kind.PERTURBED_CONSTANT, "add.rz.f32 %r3, %r1, 0fBF800000;",
+         "add.rz.f32 %r3, %r1, 0fBF800001;"),
+        (Kind.PERTURBED_CONSTANT, "add.rz.f32 %r3, %r1, 0f7F7FFFFF;",
+         "add.rz.f32 %r3, %r1, 0f7F7FFFFE;"),
     ],
 )  # fmt: skip
 def test_text_of_the_fault(text_of, kind, before, after):
