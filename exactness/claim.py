@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from exactness.inputs import Inputs
+from exactness.inputs import dims as dimensions
+from exactness.inputs.dims import Dim
 
 GPU = "gpu"
 """The kernel runs on a GPU, or as PTX on the virtual Hopper."""
@@ -60,14 +62,62 @@ class Equivalent:
     check: Callable[[], bool]
 
 
+TOKENS = "tokens"
+"""A benchmark case that grows with the number of tokens."""
+SEQUENCE = "sequence"
+"""A benchmark case that grows with the length of a sequence: attention."""
+
+Work: TypeAlias = Dim | Callable[[Mapping[str, int]], int]
+"""An amount of work: a number, an expression of sizes, or a function of them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """A benchmark case: its name, sizes, logical bytes and floating-point operations a call."""
+    """A benchmark case.
+
+    Attributes:
+        name: what selects it.
+        sizes: every size, as a number or an expression of `tokens` such as "64*tokens";
+            parameters and formats that differ from their default.
+        bytes: logical bytes of a call, every tensor once in and once out; expressions are of the
+            sizes, the integer parameters and `tokens`.
+        flops: floating-point operations of a call, likewise.
+        tokens: the values of `tokens` unless others are asked for.
+        axis: what `tokens` counts, `TOKENS` or `SEQUENCE`.
+        inputs: the space of arguments where it is not the claim's.
+        against: name of a comparator to "file:function" below the folder of references: torch
+            code that takes the kernel's arguments and gives its outputs. The one called "chain"
+            is the chain of operations that the kernel replaces.
+        large: why it only runs on request; empty if it always does.
+    """
 
     name: str
-    sizes: Mapping[str, int]
-    bytes: int
-    flops: int = 0
+    sizes: Mapping[str, Any]
+    bytes: Work
+    flops: Work = 0
+    tokens: tuple[int, ...] = (512,)
+    axis: str = TOKENS
+    inputs: Inputs | None = None
+    against: Mapping[str, str] = field(default_factory=dict)
+    large: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown axis and a case without a size.
+
+        Raises:
+            ValueError: the axis, or the values of `tokens`.
+        """
+        if self.axis not in (TOKENS, SEQUENCE):
+            raise ValueError(
+                f"bench {self.name}: axis {self.axis!r} is neither {TOKENS} nor {SEQUENCE}"
+            )
+        if not self.tokens or min(self.tokens) < 1:
+            raise ValueError(f"bench {self.name}: tokens {self.tokens}; numbers from 1 up")
+
+    def amounts(self) -> Iterator[tuple[str, Dim]]:
+        """What is written as a number or an expression, by field."""
+        named: dict[str, Work] = {"bytes": self.bytes, "flops": self.flops}
+        yield from ((name, value) for name, value in named.items() if not callable(value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +191,31 @@ class Claim:
                 f"claim {self.name}: reference {self.reference!r} is not file:function"
             )
         self._check_arguments()
+        for bench in self.bench:
+            self._check_bench(bench)
+
+    def _check_bench(self, bench: Bench) -> None:
+        """Refuse a benchmark case that does not fix all sizes, or depends on unknown ones."""
+        inputs = bench.inputs or self.inputs
+        parameters = {**inputs.parameters, **self.parameters}
+        known = {"tokens", *inputs.sizes, *parameters}
+        for name in inputs.sizes:
+            if name not in bench.sizes:
+                raise ValueError(f"claim {self.name}: bench {bench.name} gives no {name}")
+            self._check_expression(bench, name, bench.sizes[name], {"tokens"})
+        unknown = sorted(set(bench.sizes) - known - set(inputs.formats))
+        if unknown:
+            raise ValueError(f"claim {self.name}: bench {bench.name} gives unknown {unknown[0]!r}")
+        for field_name, amount in bench.amounts():
+            self._check_expression(bench, field_name, amount, known)
+
+    def _check_expression(self, bench: Bench, what: str, dim: Dim, known: set[str]) -> None:
+        unknown = sorted(dimensions.names(dim) - known)
+        if unknown:
+            raise ValueError(
+                f"claim {self.name}: bench {bench.name}: {what} depends on {unknown[0]!r}; "
+                f"known are {', '.join(sorted(known))}"
+            )
 
     def _check_arguments(self) -> None:
         accepted = inspect.signature(self.kernel).parameters
@@ -201,7 +276,14 @@ class Claim:
         if unrounded and self.unrounded is not None:
             return _results(self.unrounded(**arguments), self.outputs, self.name)
         said = {v.name: v is variant for v in self.variants}
-        result = self.kernel(**arguments, **said)
+        return self.named(self.kernel(**arguments, **said), arguments)
+
+    def named(self, result: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs by name: what a call returned, then the arguments that it mutated.
+
+        Raises:
+            TypeError: the call returned something else than the claim's outputs.
+        """
         results = _results(result, self.outputs, self.name)
         return {**results, **{out: arguments[name] for name, out in self.mutates.items()}}
 

@@ -122,8 +122,8 @@ def diff(
     from exactness import messages
     from exactness.compare import Verdict
     from exactness.diff import diff_files
-    from exactness.golden import write_atomically
     from exactness.jsonable import jsonable
+    from exactness.writing import write_atomically
 
     found = diff_files(
         actual, expected, zero_signs=not ignore_zero_sign, nan_payloads=nan_payloads

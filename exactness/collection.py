@@ -102,15 +102,10 @@ class CheckItem(pytest.Item):
 
 def summarize(report: Report, reporter: Any, folder: Path | None) -> None:
     """The table of claims, what did not run and why, totals last; the JSON if asked for."""
-    from rich.console import Console
-
     reporter.section("exactness")
-    console = Console(width=reporter._tw.fullwidth, file=reporter._tw._file)
     for line in terminal.header(report):
         reporter.line(line)
-    with console.capture() as captured:
-        console.print(terminal.table(report))
-    reporter.line(captured.get().rstrip())
+    reporter.line(terminal.table_text(report))
     for line in (*terminal.mutant_lines(report), *terminal.skipped(report)):
         reporter.line(line)
     if folder is not None:

@@ -10,7 +10,6 @@ recording and the parameters of each case. Files of other origin may give flat m
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 from exactness.bits import Bits
 from exactness.errors import UsageError
 from exactness.files import TensorFile, open_tensors
+from exactness.writing import write_atomically
 
 METADATA_KEY = "exactness"
 SCHEMA_VERSION = 1
@@ -198,14 +198,3 @@ def write(
         metadata={METADATA_KEY: json.dumps(metadata)},
     )
     write_atomically(path, data)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write under a temporary name in the same folder, then rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

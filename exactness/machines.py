@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import abc
 import importlib.util
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from exactness import environment
@@ -71,20 +71,13 @@ class Cuda(Machine):
         """A CPU callable has nothing to do here."""
         return "the kernel runs on CPU tensors" if claim.runs_on == CPU else None
 
-    def run(
-        self,
-        claim: Claim,
-        arguments: Mapping[str, Any],
-        variant: Variant | None = None,
-        *,
-        unrounded: bool = False,
-    ) -> dict[str, Any]:
-        """Run and wait, so that a fault is reported at its own launch."""
+    @contextmanager
+    def session(self, claim: Claim) -> Iterator[None]:
+        """Wait for the launches at the end, so that a fault is reported at its own."""
         import torch
 
-        outputs = super().run(claim, arguments, variant, unrounded=unrounded)
+        yield
         torch.cuda.synchronize()
-        return outputs
 
 
 class VirtualHopper(Machine):

@@ -1,13 +1,84 @@
-"""Arguments of the rotary embedding: what is accepted, and [tokens, heads, head_dim] views."""
+"""The rotary embedding: the rotation of a pair, of a token in place, and what is accepted."""
 
 import torch
+import triton
+import triton.language as tl
 
 from ._host import check_tensor
-from ._layout import check_own_elements
+from ._layout import VECTOR, check_own_elements
 
 BY_POSITION = "position"
 BY_TOKEN = "token"
 """What a row of the table is for."""
+
+
+@triton.jit
+def rotated(x1, x2, cos, sin):
+    """A pair turned by an angle, in f32; the first product of each sum is contracted."""
+    # −1 · turns the sign of a zero; Triton's unary minus is 0 − and does not.
+    return tl.fma(x1, cos, -1.0 * (x2 * sin)), tl.fma(x1, sin, x2 * cos)
+
+
+@triton.jit
+def rotate_in_place(
+    x_ptr,
+    strides,
+    n_heads,
+    block,
+    first,
+    half,
+    table_ptr,
+    row,
+    n_rows,
+    stride_row,
+    HALF: tl.constexpr,
+    ALIGN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Rotate a block of one token's pairs, which are numbered head by head.
+
+    Where the table has no such row the result is NaN. Rows of the table and halves of heads start
+    at `ALIGN` bytes.
+    """
+    size = HALF if HALF > 0 else half
+    number = block * BLOCK + tl.arange(0, BLOCK)
+    head = number // size
+    pair = number % size
+    mask = head < n_heads
+    exists = mask & (row >= 0) & (row < n_rows)
+    table_row = table_ptr + row * stride_row
+    cos_at = tl.multiple_of(table_row + pair, (ALIGN,))
+    sin_at = tl.multiple_of(table_row + (size + pair), (ALIGN,))
+    cos = tl.load(cos_at, mask=exists, other=float("nan"))
+    sin = tl.load(sin_at, mask=exists, other=float("nan"))
+
+    offset1 = head.to(tl.int64) * strides[1] + (first + pair).to(tl.int64) * strides[2]
+    offset2 = head.to(tl.int64) * strides[1] + (first + size + pair).to(tl.int64) * strides[2]
+    x1_at = tl.multiple_of(x_ptr + offset1, (ALIGN,))
+    x2_at = tl.multiple_of(x_ptr + offset2, (ALIGN,))
+    x1 = tl.load(x1_at, mask=mask, other=0.0).to(tl.float32)
+    x2 = tl.load(x2_at, mask=mask, other=0.0).to(tl.float32)
+    rotated1, rotated2 = rotated(x1, x2, cos, sin)
+    tl.store(x1_at, rotated1.to(x_ptr.dtype.element_ty), mask=mask)
+    tl.store(x2_at, rotated2.to(x_ptr.dtype.element_ty), mask=mask)
+
+
+def halves_aligned(cos_sin: torch.Tensor, *tensors: torch.Tensor) -> bool:
+    """Whether halves of heads and rows of the table start at 16 bytes, and divisions are shifts.
+
+    Args:
+        cos_sin: the table, [rows, rope_dim].
+        *tensors: [tokens, heads, head_dim].
+    """
+    half = cos_sin.shape[1] // 2
+    first = tensors[0].shape[2] - 2 * half
+    if half & (half - 1) or half % VECTOR or first % VECTOR:
+        return False
+    starts = [cos_sin.data_ptr(), cos_sin.stride(0) * cos_sin.element_size()]
+    for x in tensors:
+        starts += [x.data_ptr(), *(step * x.element_size() for step in x.stride()[:2])]
+    unit = all(x.stride(2) == 1 for x in tensors)
+    return unit and all(start % VECTOR == 0 for start in starts)
 
 
 def heads_of(name: str, x: torch.Tensor, head_dim: int | None) -> torch.Tensor:

@@ -62,6 +62,8 @@ _WIDE = {"format": "f32", "weight_format": "f32"}
 _CASES = [
     {"rows": 3, "n": 2048},
     {"rows": 5, "n": 1000, "format": "f16", "weight_format": "f32"},
+    {"rows": 5, "n": 1001, "format": "bf16", "weight_format": "f32"},
+    {"rows": 5, "n": 768, "format": "f32", "weight_format": "f16"},
     {"rows": 3, "n": 4001, **_WIDE},
     {"rows": 40, "n": 200, **_WIDE},
     {"rows": 40, "n": 100, **_WIDE},
@@ -105,7 +107,7 @@ O_NORM = Claim(
     golden="rms_norm",
     inputs=_ROWS,
     unrounded=rms_norm_unrounded,
-    cases=[{"rows": 8, "n": 2048}, {"rows": 8, "n": 768, "weight_format": "f32"}, *_CASES[3:]],
+    cases=[{"rows": 8, "n": 2048}, {"rows": 8, "n": 768, "weight_format": "f32"}, *_CASES[5:]],
     parameters={"eps": 1e-5},
     allows=_ALLOWED,
     bench=[Bench(name="o_norm", sizes=_HIDDEN, bytes=_ELEMENTS * 4 + 2048 * 2)],

@@ -75,6 +75,7 @@ _WIDE = {"format": "f32", "weight_format": "f32"}
 _CASES = [
     {"rows": 3, "n": 2048},
     {"rows": 5, "n": 1000, **_WIDE, "residual_after": True},
+    {"rows": 5, "n": 1001, "weight_format": "f32"},
     {"rows": 40, "n": 200, **_WIDE},
     {"rows": 40, "n": 100, **_WIDE, "residual_format": "f16"},
     {"rows": 40, "n": 13, **_WIDE, "residual_format": "f32"},
@@ -121,7 +122,7 @@ RESIDUAL_ROUNDED = Claim(
     inputs=_INPUTS,
     cases=[
         {"rows": 3, "n": 2048, "weight_format": "f32"},
-        *({**case, "residual_format": "f32"} for case in _CASES[2:]),
+        *({**case, "residual_format": "f32"} for case in _CASES[3:]),
     ],
     allows=_ALLOWED,
 )

@@ -18,7 +18,16 @@ from exactness.inputs import Inputs, IntegerTensor, Tensor
 
 from ._host import check_tensor
 from ._layout import VECTOR, check_float_tensor, warps
-from ._rope import BY_POSITION, BY_TOKEN, check_rows_by, check_table, check_tokens, heads_of
+from ._rope import (
+    BY_POSITION,
+    BY_TOKEN,
+    check_rows_by,
+    check_table,
+    check_tokens,
+    halves_aligned,
+    heads_of,
+    rotate_in_place,
+)
 from ._yarn import POSITIONS
 
 _BLOCK = 256
@@ -43,50 +52,6 @@ def _table_row(position_ptr, index_ptr, token, k_tokens, BY: tl.constexpr):
         exists = (owner >= 0) & (owner < k_tokens)
         row = tl.load(position_ptr + owner, mask=exists, other=-1)
     return row
-
-
-@triton.jit
-def _rotate(
-    x_ptr,
-    strides,
-    n_heads,
-    first,
-    half,
-    table_ptr,
-    row,
-    n_rows,
-    stride_row,
-    HALF: tl.constexpr,
-    ALIGN: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Rotate pairs of one token, numbered head by head; NaN where the table has no such row.
-
-    Rows of the table and halves of heads start at `ALIGN` bytes.
-    """
-    size = HALF if HALF > 0 else half
-    number = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    head = number // size
-    pair = number % size
-    mask = head < n_heads
-    exists = mask & (row >= 0) & (row < n_rows)
-    table_row = table_ptr + row * stride_row
-    cos_at = tl.multiple_of(table_row + pair, (ALIGN,))
-    sin_at = tl.multiple_of(table_row + (size + pair), (ALIGN,))
-    cos = tl.load(cos_at, mask=exists, other=float("nan"))
-    sin = tl.load(sin_at, mask=exists, other=float("nan"))
-
-    offset1 = head.to(tl.int64) * strides[1] + (first + pair).to(tl.int64) * strides[2]
-    offset2 = head.to(tl.int64) * strides[1] + (first + size + pair).to(tl.int64) * strides[2]
-    x1_at = tl.multiple_of(x_ptr + offset1, (ALIGN,))
-    x2_at = tl.multiple_of(x_ptr + offset2, (ALIGN,))
-    x1 = tl.load(x1_at, mask=mask, other=0.0).to(tl.float32)
-    x2 = tl.load(x2_at, mask=mask, other=0.0).to(tl.float32)
-    # −1 · turns the sign of a zero; Triton's unary minus is 0 − and does not.
-    rotated1 = tl.fma(x1, cos, -1.0 * (x2 * sin))
-    rotated2 = tl.fma(x1, sin, x2 * cos)
-    tl.store(x1_at, rotated1.to(x_ptr.dtype.element_ty), mask=mask)
-    tl.store(x2_at, rotated2.to(x_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit(
@@ -118,16 +83,16 @@ def _rope_kernel(
     if token < k_tokens:
         row = _table_row(position_ptr, index_ptr, token, k_tokens, K_BY)
         x_ptr = k_ptr + token * k_strides[0]
-        _rotate(
-            x_ptr, k_strides, k_heads, first, half,
+        rotate_in_place(
+            x_ptr, k_strides, k_heads, tl.program_id(1), first, half,
             table_ptr, row, n_rows, stride_row, HALF, ALIGN, BLOCK,
         )  # fmt: skip
     else:
         token -= k_tokens
         row = _table_row(position_ptr, index_ptr, token, k_tokens, Q_BY)
         x_ptr = q_ptr + token * q_strides[0]
-        _rotate(
-            x_ptr, q_strides, q_heads, first, half,
+        rotate_in_place(
+            x_ptr, q_strides, q_heads, tl.program_id(1), first, half,
             table_ptr, row, n_rows, stride_row, HALF, ALIGN, BLOCK,
         )  # fmt: skip
 
@@ -189,7 +154,7 @@ def _launch(
 ) -> None:
     half = cos_sin.shape[1] // 2
     first = q.shape[2] - 2 * half
-    aligned = _aligned(q, k, cos_sin, first, half)
+    aligned = halves_aligned(cos_sin, q, k)
     pairs = max(q.shape[1], k.shape[1]) * half
     _rope_kernel[(q.shape[0] + k.shape[0], triton.cdiv(pairs, _BLOCK))](
         q,
@@ -215,18 +180,6 @@ def _launch(
         num_warps=warps(_BLOCK) if aligned else _BLOCK // 32,
         enable_fp_fusion=False,
     )
-
-
-def _aligned(
-    q: torch.Tensor, k: torch.Tensor, cos_sin: torch.Tensor, first: int, half: int
-) -> bool:
-    """Whether halves of heads and rows of the table start at 16 bytes, and divisions are shifts."""
-    if half & (half - 1) or half % VECTOR or first % VECTOR or q.stride(2) != 1 or k.stride(2) != 1:
-        return False
-    starts = [cos_sin.data_ptr(), cos_sin.stride(0) * cos_sin.element_size()]
-    for x in (q, k):
-        starts += [x.data_ptr(), *(step * x.element_size() for step in x.stride()[:2])]
-    return all(start % VECTOR == 0 for start in starts)
 
 
 _SIZES = {"q_heads": (1, 12), "k_heads": (1, 4), "nope": (0, 200), "half": (1, 64)}

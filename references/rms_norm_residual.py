@@ -5,6 +5,10 @@ Baseline: LinyuanLi0046/sglang, commit 4ca5bcf, python/sglang/srt/layers/welmv4_
 fusion on, called with contiguous tensors at 16 bytes. `rms_norm_previous_precision` is what it
 computes under WELM_USE_PREVIOUS_PRECISION=1.
 
+The sum is one f32 addition. The baseline's is not where a bf16 and an f16 meet and the sum only
+goes to f16: LLVM narrows it to an f16 addition, in which the bf16 may overflow (Triton 3.6 and 3.7;
+no recording has such formats).
+
 `rms_norm_residual_rounded` keeps WeLM's order and mean, and rounds where vLLM's CUDA kernel
 `fused_add_rms_norm` does.
 """

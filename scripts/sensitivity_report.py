@@ -20,10 +20,10 @@ from typing import Any
 
 from exactness import environment
 from exactness.checks.mutants import MutantsCheck
-from exactness.golden import write_atomically
 from exactness.project import Project
 from exactness.report.schema import outcome_record
 from exactness.session import Session
+from exactness.writing import write_atomically
 
 ROOT = Path(__file__).resolve().parents[1]
 

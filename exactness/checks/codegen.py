@@ -63,18 +63,18 @@ class CodegenCheck(Check):
         launches = {launch.ptx: launch for launch in self._launches(evidence)}
         if not launches and not evidence.problems:
             evidence.problem("no Triton kernel was launched: there is no PTX to judge")
+        judged = [Judged(launch, self._allowed) for launch in launches.values()]
+        # Disassembly is slow, so of programs with the same instructions one is enough.
+        longest = {each.kind: each for each in sorted(judged, key=lambda each: each.length)}
         offences: Counter[str] = Counter()
-        counts: Counter[str] = Counter()
-        needed: set[str] = set()
-        for launch in launches.values():
-            judged = Judged(launch, self._allowed)
-            offences.update(judged.offences())
-            counts += judged.counts
-            needed |= judged.needed
-            evidence.edges[EDGE] = evidence.edges.get(EDGE, 0) + len(judged.entry.body)
+        for each in judged:
+            offences.update(each.offences())
+            evidence.edges[EDGE] = evidence.edges.get(EDGE, 0) + each.length
+        for each in longest.values():
+            offences.update(each.machine_code())
         evidence.cases = len(launches)
         self._report(evidence, offences)
-        self._describe(evidence, counts, needed)
+        self._describe(evidence, judged)
 
     @property
     def _allowed(self) -> frozenset[str]:
@@ -129,8 +129,10 @@ class CodegenCheck(Check):
         if len(listed) > LISTED:
             evidence.problem(f"… and {len(listed) - LISTED} more")
 
-    def _describe(self, evidence: Evidence, counts: Counter[str], needed: set[str]) -> None:
+    def _describe(self, evidence: Evidence, judged: list[Judged]) -> None:
         """What there was, most frequent first, and what is allowed in vain."""
+        counts: Counter[str] = sum((each.counts for each in judged), Counter())
+        needed = frozenset().union(*(each.needed for each in judged))
         shown = ", ".join(f"{count} {name}" for name, count in counts.most_common(LISTED))
         more = f", {len(counts) - LISTED} other names" if len(counts) > LISTED else ""
         evidence.note(f"{evidence.cases} compiled programs: {shown or 'nothing numeric'}{more}")
@@ -156,11 +158,20 @@ class Judged:
         self.counts = census.census(self.entry)
         self.needed: set[str] = set()
 
+    @property
+    def length(self) -> int:
+        """How many instructions it has."""
+        return len(self.entry.body)
+
+    @property
+    def kind(self) -> tuple[str, frozenset[str]]:
+        """The kernel, and the names of its numeric instructions."""
+        return self._launch.kernel, frozenset(self.counts)
+
     def offences(self) -> Iterator[str]:
-        """What is not allowed, each naming instruction and source line."""
+        """What is not allowed in the PTX, each naming instruction and source line."""
         yield from self._unnamed()
         yield from self._open()
-        yield from self._machine_code()
 
     def _unnamed(self) -> Iterator[str]:
         """Instructions that are not IEEE 754's."""
@@ -185,8 +196,8 @@ class Judged:
             for instruction in found.folded:
                 yield self._at(instruction, "ptxas evaluates it, because an operand is constant")
 
-    def _machine_code(self) -> Iterator[str]:
-        """What the machine code adds."""
+    def machine_code(self) -> Iterator[str]:
+        """What the machine code adds to the PTX."""
         from exactness.virtual import census, sass
 
         cubin = sass.assemble(self._launch.ptx, self._launch.options)

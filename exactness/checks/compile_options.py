@@ -77,9 +77,7 @@ class Contractions:
         self._merged: dict[tuple[str, str], list[Instruction]] = {}
         self._unclear = False
 
-    def add(
-        self, reason: str, fused: list[Program], plain: list[Program], trial: Trial
-    ) -> None:
+    def add(self, reason: str, fused: list[Program], plain: list[Program], trial: Trial) -> None:
         """Count a launch; where it is not the same, find the contracted instructions."""
         self.reasons.add(reason)
         if reason:

@@ -21,9 +21,10 @@ from collections.abc import Iterator
 from exactness.catalogue import Entry
 from exactness.checks.base import Check, Context
 from exactness.checks.compile_options import FUSION, judge_fusion, judge_warps
-from exactness.checks.compiled import OtherHopper, Trial, Trials
+from exactness.checks.compiled import OtherHopper, Trial
 from exactness.checks.outcome import Evidence
 from exactness.checks.sensitivity import OF_THE_KERNEL, Fate, Judgement
+from exactness.checks.trials import Trials
 from exactness.checks.workbench import PROVED, Tally, Workbench, search
 from exactness.claim import GPU
 from exactness.inputs.patterns import generator, seed_of

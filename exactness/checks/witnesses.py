@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exactness.errors import UsageError
-from exactness.golden import write_atomically
 from exactness.inputs import Example
 from exactness.project import Project
+from exactness.writing import write_atomically
 
 SCHEMA_VERSION = 1
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from exactness.checks.compiled import OtherHopper, Seen, Trial, Trials
+from exactness.checks.compiled import OtherHopper, Seen, Trial
 from exactness.checks.outcome import Evidence
 from exactness.checks.sensitivity import OF_THE_KERNEL, Count, Fate, Judgement, runs_needed
+from exactness.checks.trials import Trials
 from exactness.claim import Claim
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from exactness.catalogue import Catalogue, Entry
 from exactness.golden import GoldenStore
 from exactness.project import Project
+from exactness.report.terminal import wide_console
 
 
 def run(project: Path, as_json: bool) -> int:
@@ -24,7 +24,7 @@ def run(project: Path, as_json: bool) -> int:
     catalogue = Catalogue(found)
     golden = GoldenStore.of_folder(found.golden)
     rows = [_row(entry, found, golden) for entry in catalogue.select(())]
-    console = Console(soft_wrap=True)
+    console = wide_console()
     if as_json:
         console.print(json.dumps({"schema_version": 1, "claims": rows}, indent=1), markup=False)
         return 0

@@ -12,7 +12,7 @@ from exactness.commands.verify import run_checks
 from exactness.inputs import Example
 from exactness.project import Project
 from exactness.report.schema import outcome_record
-from exactness.report.terminal import kill_matrix, print_report
+from exactness.report.terminal import kill_matrix, print_report, wide_console
 from exactness.session import EXAMPLES, Session, number_of_mutants
 
 
@@ -38,7 +38,7 @@ def run(
         seed=seed,
     )
     entries = session.context.catalogue.select(claims)
-    console = Console(soft_wrap=True)
+    console = wide_console()
     outcomes = list(run_checks(session, [MutantsCheck(entry) for entry in entries], console))
     for outcome in outcomes:
         console.print(kill_matrix(outcome_record(outcome)))

@@ -16,7 +16,7 @@ from exactness.errors import UsageError
 from exactness.inputs import Example
 from exactness.project import Project
 from exactness.report.schema import outcome_record
-from exactness.report.terminal import print_report
+from exactness.report.terminal import print_report, wide_console
 from exactness.session import EXAMPLES, Session, number_of_mutants
 
 
@@ -53,7 +53,7 @@ def run(options: Options, project: Path, report_folder: Path | None) -> int:
     chosen = [check for check in checks if options.keyword in check.id]
     if not chosen:
         raise UsageError(f"-k {options.keyword!r} selects none of {len(checks)} checks")
-    console = Console(soft_wrap=True)
+    console = wide_console()
     outcomes = [outcome_record(outcome) for outcome in run_checks(session, chosen, console)]
     report = session.report(outcomes, deselected=len(checks) - len(chosen))
     print_report(report, console)

@@ -15,8 +15,8 @@ from typing import Any
 from exactness import messages
 from exactness.checks.outcome import GOOD, Outcome, Status
 from exactness.environment import Environment
-from exactness.golden import write_atomically
 from exactness.jsonable import jsonable
+from exactness.writing import write_atomically
 
 SCHEMA_VERSION = 1
 FILE_NAME = "report.json"

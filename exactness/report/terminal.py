@@ -20,6 +20,9 @@ _STYLES = {
     Status.NOT_RUN: "yellow",
 }
 
+_WIDE = 180
+"""Columns given to the table of claims, whatever the terminal has."""
+
 _LISTED = 12
 """Lines of a traceback or reasons shown before the rest is only counted."""
 
@@ -41,8 +44,8 @@ def table(report: Report) -> Table:
         "claim", no_wrap=True, min_width=max((len(r.claim) for r in report.rows), default=5)
     )
     for title in ("checks", "cases", "elements", "max ulp"):
-        rows.add_column(title, justify="right")
-    rows.add_column("result")
+        rows.add_column(title, justify="right", no_wrap=True)
+    rows.add_column("result", no_wrap=True)
     for row in report.rows:
         rows.add_row(
             row.claim,
@@ -135,6 +138,19 @@ def last_line(report: Report) -> str:
         for name, count in report.totals.items()
         if count or name in (Status.PASSED.value, Status.FAILED.value, Status.NOT_RUN.value)
     )
+
+
+def wide_console() -> Console:
+    """A console on which no figure of a table is cut short; a narrow terminal wraps its lines."""
+    return Console(width=max(Console().width, _WIDE), soft_wrap=True)
+
+
+def table_text(report: Report) -> str:
+    """The table as text."""
+    console = wide_console()
+    with console.capture() as captured:
+        console.print(table(report))
+    return captured.get().rstrip()
 
 
 def print_report(report: Report, console: Console) -> None:

@@ -53,9 +53,7 @@ def _two_roundings(fused: Instruction, builder: Builder) -> Elementwise:
     without_clamp = tuple(word for word in fused.modifiers if word not in ("sat", "relu"))
     product = _elementwise(
         ops.decode(
-            replace(
-                fused, opcode="mul", modifiers=without_clamp, operands=(SINK, first, second)
-            ),
+            replace(fused, opcode="mul", modifiers=without_clamp, operands=(SINK, first, second)),
             builder,
         )
     )

@@ -27,6 +27,7 @@ from enum import Enum
 from pathlib import Path
 
 from exactness.virtual.errors import VirtualHopperError
+from exactness.writing import write_atomically
 
 ARCHITECTURE = "sm_90a"
 
@@ -274,9 +275,5 @@ def _cached(key: str, produce: Callable[[], bytes]) -> bytes:
         return path.read_bytes()
     data = produce()
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(temporary).replace(path)
+        write_atomically(path, data)
     return data

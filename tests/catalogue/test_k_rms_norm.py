@@ -13,9 +13,7 @@ def normal(*shape, dtype=torch.float32):
 @pytest.mark.parametrize("head_dim", [16, 32, 64, 128, 256, 512])
 def test_every_layout_of_a_tile(equals_reference, heads, head_dim):
     """f32 rows: the order shows. From 1 to 8 neighbours a thread, from 1 to 4 warps a row."""
-    equals_reference(
-        "k_rms_norm", x=normal(3, heads, head_dim), weight=normal(head_dim), eps=1e-5
-    )
+    equals_reference("k_rms_norm", x=normal(3, heads, head_dim), weight=normal(head_dim), eps=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -108,7 +108,8 @@ def test_all_layouts_of_x_residual_and_weight(equals_reference, view):
     if x.ndim < 2 or not x.numel():
         return
     wide = normal(2 * x.shape[-1], dtype=torch.float32)
-    for weight in (wide[::2], wide[:1].expand(x.shape[-1]), wide[1 : x.shape[-1] + 1]):
+    n = x.shape[-1]
+    for weight in (wide[:n], wide[::2], wide[:1].expand(n), wide[1 : n + 1]):
         given = {"x": x, "residual": residual, "weight": weight, "eps": 1e-5}
         out = equals_reference("rms_norm_residual", **given, residual_after=False)
         assert all(result.is_contiguous() for result in out.values())

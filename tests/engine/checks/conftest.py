@@ -9,7 +9,7 @@ import pytest
 from exactness.project import Project
 from exactness.session import Session
 
-KERNEL = '''
+KERNEL = """
 import torch
 import triton
 import triton.language as tl
@@ -39,7 +39,7 @@ CLAIM = Claim(
     cases=[{{"rows": 3, "n": 33}}, {{"rows": 5, "n": 64}}],
     {claim}
 )
-'''
+"""
 
 REFERENCE = """
 from exactness.arithmetic import cast, launch, maximum, minimum, sum_, where

@@ -205,9 +205,7 @@ def test_unrounded_form_shows_what_the_output_hides(triton_project):
         ),
     }
     claim = "unrounded=lambda x: k(x, torch.float32),"
-    project = triton_project.write(
-        "y = x * 1.7", "cast(x * 1.7, bf16)", claim=claim, edits=edits
-    )
+    project = triton_project.write("y = x * 1.7", "cast(x * 1.7, bf16)", claim=claim, edits=edits)
     outcome = project.run(KernelMutantsCheck, mutants=None)
     assert outcome.status is Status.PASSED, outcome.message
     assert named(outcome, "constant").before_last_rounding

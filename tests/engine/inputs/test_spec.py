@@ -220,3 +220,12 @@ def test_rows_is_one_tensor_with_parameters() -> None:
     assert made.sizes == {"rows": (0, 300), "n": (1, 64)}
     assert made.tensors == {"gate": Tensor(bf16, ("rows", "n"))}
     assert made.defaults() == {"limit": 10.0}
+
+
+def test_a_tensor_that_does_not_accept_a_family_takes_its_first() -> None:
+    example = SPACE.example("label", family="subnormal", rows=2, n=3)
+    assert example.tensors["x"].family == "subnormal"
+    assert example.tensors["weight"].family == "normal"
+    assert SPACE.example("label", family="constant", rows=2, n=3).tensors["weight"].family == (
+        "constant"
+    )

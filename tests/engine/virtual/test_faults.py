@@ -149,9 +149,7 @@ def test_places_without_a_line_are_counted(text_of):
 
 
 def test_calls_are_part_of_the_place(text_of):
-    text = text_of(
-        ".loc 1 2 4 // source.py:2:4 @[ source.py:3:8 ]", "mul.rn.f32 %r3, %r1, %r2;"
-    )
+    text = text_of(".loc 1 2 4 // source.py:2:4 @[ source.py:3:8 ]", "mul.rn.f32 %r3, %r1, %r2;")
     assert names(text) == ["rounded toward zero at source.py:3:8 (source.py:2:4)"]
 
 
