@@ -38,7 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--exactness-mutants",
         metavar="N|all",
-        help="mutants of a claim's reference that are judged; a sample unless asked for all",
+        help="mutants of a claim's reference, and faults of its kernel, that are judged; a sample "
+        "unless asked for all",
     )
     group.addoption(
         "--exactness-seed", type=int, default=0, metavar="N", help="added to every seed"

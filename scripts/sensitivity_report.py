@@ -1,10 +1,10 @@
-"""The kill matrix of every claim, and runs with other seeds, in parallel.
+"""The kill matrices of every claim, and runs with other seeds, in parallel.
 
     python scripts/sensitivity_report.py result.json [--jobs 16] [--seeds 50 --seeded qnorm]
 
-Judges all mutants of every claim on the virtual Hopper's inputs, then verifies the claims named by
-`--seeded` once for each seed: a false alarm is a check that fails under some seed. Writes one JSON
-file with the machine in it. Exit status 1 if a mutant survives or a seeded run fails.
+Judges all mutants of every claim's reference and of its compiled kernel, then verifies the claims
+named by `--seeded` once for each seed: a false alarm is a check that fails under some seed. Writes
+one JSON file with the machine in it. Exit status 1 if a mutant survives or a seeded run fails.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ import json
 import multiprocessing
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from exactness import environment
+from exactness.catalogue import Entry
+from exactness.checks.base import Check
+from exactness.checks.kernel_mutants import KernelMutantsCheck
 from exactness.checks.mutants import MutantsCheck
 from exactness.project import Project
 from exactness.report.schema import outcome_record
@@ -28,11 +32,12 @@ from exactness.writing import write_atomically
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def judged(claim: str) -> dict[str, Any]:
-    """All mutants of one claim."""
+def judged(task: tuple[str, Callable[[Entry], Check]]) -> dict[str, Any]:
+    """All mutants of one claim's reference, or of its kernel."""
+    claim, check = task
     session = Session.open(Project.find(ROOT), device="cpu", mutants=None)
     (entry,) = session.context.catalogue.select((claim,))
-    return outcome_record(MutantsCheck(entry).run(session.context))
+    return outcome_record(check(entry).run(session.context))
 
 
 def seeded(task: tuple[str, int]) -> dict[str, Any]:
@@ -58,7 +63,8 @@ def main() -> int:
     started = time.perf_counter()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        matrices = [pool.submit(judged, claim) for claim in claims]
+        every = [(c, check) for c in claims for check in (MutantsCheck, KernelMutantsCheck)]
+        matrices = [pool.submit(judged, task) for task in every]
         runs = [pool.submit(seeded, task) for task in tasks]
         mutants = [future.result() for future in matrices]
         seeds = [future.result() for future in runs]
@@ -76,11 +82,12 @@ def main() -> int:
 
 
 def report(mutants: list[dict[str, Any]], seeds: list[dict[str, Any]]) -> int:
-    """Print a line a claim; the exit status."""
+    """Print a line a kill matrix; the exit status."""
     for record in mutants:
         fates = [judgement["fate"] for judgement in record["judgements"]]
         counts = ", ".join(f"{fates.count(fate)} {fate}" for fate in sorted(set(fates)))
-        print(f"{record['claim']:36} {record['status']:8} {len(fates):4} mutants: {counts}")
+        title = f"{record['claim']}: {record['kind']}"
+        print(f"{title:50} {record['status']:8} {len(fates):4} judged: {counts}")
         for judgement in record["judgements"]:
             if judgement["fate"] == "survived":
                 print(f"    survives: {judgement['mutant']}")

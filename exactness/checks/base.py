@@ -59,7 +59,8 @@ class Context:
         golden: the recordings.
         machine: runs kernels.
         examples: Hypothesis examples a property check draws.
-        mutants: how many mutants of a claim are judged; None for all.
+        mutants: how many mutants of a claim's reference, and about how many faults of its kernel,
+            are judged; None for all.
         seed: added to every seed that comes from a check's id; 0 is the default run.
     """
 

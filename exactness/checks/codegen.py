@@ -17,7 +17,6 @@ It looks at sm_90 whatever runs the kernels, so it needs Triton and NVIDIA's too
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -25,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from exactness.catalogue import Entry
 from exactness.checks.base import Check, Context
 from exactness.checks.bitwise import drawn_examples
+from exactness.checks.compiled import why_not_compiled
 from exactness.checks.outcome import Evidence
-from exactness.claim import GPU
 from exactness.inputs import Example
 from exactness.inputs.patterns import seed_of
 
@@ -56,7 +55,7 @@ class CodegenCheck(Check):
 
     def gather(self, context: Context, evidence: Evidence) -> None:
         """Compile, and judge every instruction."""
-        reason = self._refuses()
+        reason = why_not_compiled(self.claim)
         if reason is not None:
             evidence.skip(EDGE, reason)
             return
@@ -80,21 +79,6 @@ class CodegenCheck(Check):
     def _allowed(self) -> frozenset[str]:
         """The names that the claim allows; the usual type, f32, may be said or not."""
         return frozenset(name.removesuffix(".f32") for name in self.claim.allows)
-
-    def _refuses(self) -> str | None:
-        """Why there is nothing to look at here, or None."""
-        from exactness.virtual import sass
-
-        if self.claim.runs_on != GPU:
-            return f"the kernel runs on {self.claim.runs_on}: it is no Triton kernel"
-        if importlib.util.find_spec("triton") is None:
-            return "Triton is not installed (the extra `triton` brings it)"
-        try:
-            sass.find_tool("ptxas")
-            sass.find_tool("nvdisasm")
-        except sass.ToolError as error:
-            return error.what
-        return None
 
     def _launches(self, evidence: Evidence) -> Iterator[Launch]:
         """Launches of the kernel, of its variants and of its unrounded form, on every case."""

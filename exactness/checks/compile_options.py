@@ -40,12 +40,12 @@ def judge_fusion(bench: Workbench) -> Iterator[Judgement]:
     Yields:
         The judgement; none where the kernel is compiled with contraction anyway.
     """
-    tally, contractions = Tally(FUSION), Contractions()
+    tally, contractions = Tally(FUSION, bench), Contractions()
     trials = _one_of_each(bench.first)[:FUSION_TRIALS]
     for trial in trials:
         programs: dict[tuple[str, str], None] = {}
         machine = OtherHopper(_noting(programs), FUSED)
-        if tally.add(trial, trial.run(machine)):
+        if tally.add(trial, machine).is_different:
             yield tally.judgement(Fate.KILLED, runs=1)
             return
         for fused, plain in _pairs(machine.launches, trial.launches):
@@ -133,36 +133,27 @@ def _merged(fused: Program, plain: Program) -> list[Instruction] | None:
     return merged if len(merged) == more else None
 
 
-def judge_warps(bench: Workbench, evidence: Evidence) -> Iterator[Judgement]:
-    """Compile with other numbers of warps, which must give the same bits.
+def judge_warps(bench: Workbench, warps: int, evidence: Evidence) -> Judgement | None:
+    """Compile with another number of warps, which must give the same bits.
 
     Args:
         bench: trials of a claim whose order of summation is explicit.
+        warps: the number.
         evidence: gets a problem where bits differ, and what does not compile.
+
+    Returns:
+        None if it does not compile.
     """
-    largest = max(bench.first, key=lambda trial: trial.instructions)
-    chosen = dict.fromkeys((bench.first[0], largest))
-    usual = {launch.num_warps for trial in chosen for launch in trial.launches}
-    for warps in WARPS:
-        if usual == {warps}:
-            continue
-        judged = _judge_warps(warps, list(chosen), evidence)
-        if judged is not None:
-            yield judged
-
-
-def _judge_warps(warps: int, trials: list[Trial], evidence: Evidence) -> Judgement | None:
-    """One number of warps."""
-    tally = Tally(f"{warps} warps")
-    for trial in trials:
+    tally = Tally(f"{warps} warps", bench)
+    for trial in _first_and_largest(bench):
         try:
-            seen = trial.run(OtherHopper(options={"num_warps": warps}))
+            seen = tally.add(trial, OtherHopper(options={"num_warps": warps}))
         except Exception as error:  # Triton refuses in many ways; none of them is a result
             what = " ".join(str(error).split())[:200]
             named = f"{tally.name} on {trial.label}: {type(error).__name__}"
             evidence.skip(WARPS_EDGE, f"{named}: {what}")
             return None
-        if tally.add(trial, seen):
+        if seen.is_different:
             evidence.problem(
                 f"the order of summation is not explicit: with {tally.name}, {trial.label} is not "
                 f"the reference ({seen.what})"
@@ -170,6 +161,17 @@ def _judge_warps(warps: int, trials: list[Trial], evidence: Evidence) -> Judgeme
             return tally.judgement(Fate.KILLED, runs=1)
     reason = "the order of summation is explicit, and the bits are the same"
     return tally.judgement(Fate.EQUIVALENT, reason=reason)
+
+
+def other_warps(bench: Workbench) -> list[int]:
+    """The numbers of warps that the kernel is not compiled with anyway."""
+    usual = {each.num_warps for trial in _first_and_largest(bench) for each in trial.launches}
+    return [warps for warps in WARPS if usual != {warps}]
+
+
+def _first_and_largest(bench: Workbench) -> list[Trial]:
+    largest = max(bench.first, key=lambda trial: trial.instructions)
+    return list(dict.fromkeys((bench.first[0], largest)))
 
 
 def _one_of_each(trials: list[Trial]) -> list[Trial]:

@@ -8,6 +8,7 @@ kernel is then told from the right one by its outputs, rounded and before the la
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -15,13 +16,29 @@ from typing import TYPE_CHECKING, Any, cast
 from exactness import machines
 from exactness.bits import Bits
 from exactness.checks.base import Context
-from exactness.claim import Claim
+from exactness.claim import GPU, Claim
 from exactness.compare import Verdict, compare
 from exactness.inputs import Example
 
 if TYPE_CHECKING:
     from exactness.virtual.editing import Edit, Editing
     from exactness.virtual.launcher import Launch
+
+
+def why_not_compiled(claim: Claim) -> str | None:
+    """Why nothing can be compiled for a claim here, or None."""
+    from exactness.virtual import sass
+
+    if claim.runs_on != GPU:
+        return f"the kernel runs on {claim.runs_on}: it is no Triton kernel"
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed (the extra `triton` brings it)"
+    try:
+        sass.find_tool("ptxas")
+        sass.find_tool("nvdisasm")
+    except sass.ToolError as error:
+        return error.what
+    return None
 
 
 class OtherHopper(machines.VirtualHopper):
@@ -112,11 +129,17 @@ class Trial:
     _arguments: Mapping[str, Any] | None = None
     _expected: dict[bool, dict[str, Bits]] = field(default_factory=dict)
 
-    def expect(self) -> None:
-        """Run the reference, once."""
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments, made once."""
         if self._arguments is None:
             self._arguments = self.make()
-            run = self.context.reference(self.claim, self._arguments)
+        return self._arguments
+
+    def expect(self) -> None:
+        """Run the reference, once."""
+        if not self._expected:
+            run = self.context.reference(self.claim, self.arguments)
             self._expected[False] = dict(run.outputs)
             if self.claim.unrounded is not None:
                 self._expected[True] = {name: run.unrounded(name) for name in self.claim.outputs}
@@ -156,10 +179,9 @@ class Trial:
 
     def _copied(self) -> dict[str, Any]:
         """Kernels may write into their arguments."""
-        assert self._arguments is not None
         return {
             name: value.clone() if hasattr(value, "clone") else value
-            for name, value in self._arguments.items()
+            for name, value in self.arguments.items()
         }
 
     @property

@@ -12,6 +12,7 @@ from exactness.checks.controls import ControlsCheck
 from exactness.checks.exhaustive import ExhaustiveCheck
 from exactness.checks.golden import GoldenCheck
 from exactness.checks.invariance import InvarianceCheck
+from exactness.checks.kernel_mutants import KernelMutantsCheck
 from exactness.checks.missing import MissingGoldenCheck
 from exactness.checks.mutants import MutantsCheck
 from exactness.checks.witness import WitnessCheck
@@ -37,5 +38,5 @@ def plan(entry: Entry, context: Context) -> list[Check]:
         checks.append(ConfigurationsCheck(entry, tuned))
     checks += [InvarianceCheck(entry), ControlsCheck(entry), MutantsCheck(entry)]
     if claim.runs_on == GPU:
-        checks.append(CodegenCheck(entry))
+        checks += [CodegenCheck(entry), KernelMutantsCheck(entry)]
     return checks

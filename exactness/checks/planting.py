@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,12 @@ from exactness.rounding import round_to
 
 PLANTED = 0.75
 """Share of the elements that planted values, and zeros, take."""
+
+_BINADES = 4
+"""By at most so many powers of two a copied row is larger or smaller."""
+
+_ULPS = 2
+"""By about so many units in the last place its elements are off, at most."""
 
 BLOCK = 8
 """Neighbours that dominate a row: what one thread loads at once of a 16-bit format."""
@@ -51,7 +57,8 @@ def with_values(example: Example, name: str, patterns: np.ndarray) -> dict[str, 
 def with_dominant_blocks(example: Example, seed: str) -> dict[str, Any]:
     """The arguments of an example, one or two blocks of each row far larger than the rest.
 
-    The rest is small enough not to count in a sum of squares, and large enough to be seen.
+    The rest is small enough not to count in a sum of squares, and large enough to be seen. Every
+    second row is near 1; the others are of any magnitude whose square is a number, or nearly so.
     """
     arguments = example.arguments("cpu")
     for name, draw in example.tensors.items():
@@ -61,8 +68,58 @@ def with_dominant_blocks(example: Example, seed: str) -> dict[str, Any]:
             small = 2.0 ** -min(20, fmt.max_exponent - 4)
             values = rng.standard_normal(draw.shape)
             values = np.where(_blocks(rng, draw.shape), values, values * small)
+            values = np.ldexp(values, _row_exponents(rng, fmt, draw.shape))
             arguments[name] = _tensor(encode_rounded(values, fmt), draw)
     return arguments
+
+
+def with_rows_like(
+    arguments: Mapping[str, Any], batched: Collection[str], places: np.ndarray, seed: str
+) -> dict[str, Any]:
+    """Arguments whose rows are copies of some of their rows, most of them varied.
+
+    Args:
+        arguments: the arguments.
+        batched: the tensors whose first dimension is the batch.
+        places: where in the batch the rows are that are copied, from 0 to 1, 1-D. They may be
+            wrong: every fourth copy is of any row.
+        seed: seeds the choice.
+    """
+    made = dict(arguments)
+    rng = generator(seed_of(seed))
+    for name in batched:
+        given = Bits.of(arguments[name])
+        rows = _copied_rows(generator(seed_of(seed)), given.shape[0], places)
+        patterns = given.patterns[rows]
+        if isinstance(given.format, Format):
+            patterns = _varied(rng, given.format, patterns)
+        made[name] = Bits(np.ascontiguousarray(patterns), given.format).torch("cpu")
+    return made
+
+
+def _copied_rows(rng: np.random.Generator, count: int, places: np.ndarray) -> np.ndarray:
+    """Which rows are copied, as many as there are."""
+    chosen = (rng.choice(places, count) * count).astype(np.int64)
+    return np.where(rng.random(count) < 0.25, np.arange(count), chosen)
+
+
+def _varied(rng: np.random.Generator, fmt: Format, patterns: np.ndarray) -> np.ndarray:
+    """Rows at other magnitudes, their elements a few ulp off, in half of them some exchanged."""
+    values = decode(patterns, fmt).astype(np.float64)
+    rows = (*values.shape[:1], *(1 for _ in values.shape[1:]))
+    exchanged = rng.random(values.shape) < rng.random(rows) - 0.5
+    values = np.where(exchanged, rng.permuted(values, axis=-1), values)
+    ulps = np.where(rng.random(rows) < 0.75, rng.integers(-_ULPS, _ULPS + 1, values.shape), 0)
+    values = values * (1 + np.ldexp(ulps.astype(np.float64), -fmt.fraction_bits))
+    return encode_rounded(np.ldexp(values, rng.integers(-_BINADES, _BINADES + 1, rows)), fmt)
+
+
+def _row_exponents(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> np.ndarray:
+    """Magnitudes of rows: 2^0, or one from where squares underflow to where they overflow."""
+    rows = (*shape[:-1], 1)
+    low = (fmt.min_exponent - fmt.fraction_bits) // 2
+    anywhere = rng.integers(low, fmt.max_exponent // 2, rows)
+    return np.where(rng.random(rows) < 0.5, 0, anywhere)
 
 
 def _blocks(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

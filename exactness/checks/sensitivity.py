@@ -46,7 +46,7 @@ class Judgement:
 
     Attributes:
         mutant: its name.
-        fate: killed, proved equal, listed as equivalent, or survived.
+        fate: what became of it.
         by: the case or example that killed it first.
         before_last_rounding: whether only the unrounded outputs show it.
         differing: elements that differ, of `compared`.

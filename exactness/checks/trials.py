@@ -37,6 +37,9 @@ _DRAWN = 5
 SEARCH_ELEMENTS = 1 << 16
 """Elements of the arguments of one run of a search."""
 
+OTHER_PARAMETERS = 6
+"""Other choices of parameters that are tried near a trial."""
+
 
 class Trials:
     """The trials of a claim, cheapest first within each family."""
@@ -62,16 +65,49 @@ class Trials:
         whole sum only where the rest does not outweigh it.
         """
         for number in itertools.count(1):
-            seed = f"{self._node_id}/search {number}/{self._context.seed}"
+            label = f"search {number}"
+            seed = f"{self._node_id}/{label}/{self._context.seed}"
             if trial.like is None:
                 strategy = self._claim.inputs.strategy()
                 for example in drawn_examples(strategy, 1, seed_of(seed)):
-                    yield self._of(f"search {number}", example)
+                    yield self._of(label, example)
             elif number % 4:
                 make = functools.partial(planting.with_dominant_blocks, trial.like(seed), seed)
-                yield Trial(f"search {number}, dominated rows", self._claim, make, self._context)
+                yield self._made(f"{label}, dominated rows", make)
             else:
-                yield self._of(f"search {number}", trial.like(seed))
+                yield self._of(label, trial.like(seed))
+
+    def near(self, trial: Trial, places: np.ndarray) -> Iterator[Trial]:
+        """Arguments made of a trial's rows in which a fault changed something, varied.
+
+        Once with the parameters of the trial, then with others.
+
+        Args:
+            trial: the trial.
+            places: where in the grid it did, from 0 to 1, 1-D: taken as where in the batch.
+        """
+        batch = self._claim.batch or next(iter(self._claim.inputs.sizes))
+        tensors = self._claim.inputs.tensors.items()
+        batched = [name for name, tensor in tensors if tensor.dims[:1] == (batch,)]
+        for number, parameters in enumerate(self._parameters(trial)):
+            given = {**trial.arguments, **parameters}
+            seed = f"{self._node_id}/{trial.label}/{number}/{self._context.seed}"
+            make = functools.partial(planting.with_rows_like, given, batched, places, seed)
+            yield self._made(f"{trial.label}, rows like those it changed", make)
+
+    def _parameters(self, trial: Trial) -> Iterator[dict[str, Any]]:
+        """Those of a trial, then some of the other choices of the claim."""
+        choices = self._claim.inputs.parameters
+        names = [name for name in choices if name in trial.arguments]
+        own = {name: trial.arguments[name] for name in names}
+        every = [
+            dict(zip(names, values, strict=True))
+            for values in itertools.product(*(choices[name] for name in names))
+        ]
+        others = [chosen for chosen in every if chosen != own]
+        rng = generator(seed_of(f"{self._node_id}/{trial.label}"))
+        yield own
+        yield from (others[index] for index in rng.permutation(len(others))[:OTHER_PARAMETERS])
 
     def planted(self, trial: Trial, values: Mapping[int, np.ndarray]) -> Iterator[Trial]:
         """Arguments like a trial's, once for each float tensor with planted values.
@@ -89,7 +125,7 @@ class Trials:
                 chosen = planting.fitting(values, format_named(draw.format))
                 make = functools.partial(planting.with_values, example, name, chosen)
                 if chosen.size:
-                    yield Trial(f"values planted in {name}", self._claim, make, self._context)
+                    yield self._made(f"values planted in {name}", make)
 
     def _cases(self, family: str) -> Iterator[Trial]:
         inputs = self._claim.inputs
@@ -120,12 +156,19 @@ class Trials:
         for _, label, arguments in sorted(found, key=lambda item: item[:2])[:RECORDED_CASES]:
             floats = all(isinstance(t, Tensor) for t in self._claim.inputs.tensors.values())
             like = functools.partial(self._like_recorded, arguments) if floats else None
-            yield Trial(label, self._claim, _tensors(arguments), self._context, like)
+            yield self._made(label, _tensors(arguments), like)
 
     def _of(
         self, label: str, example: Example, like: Callable[[str], Example] | None = None
     ) -> Trial:
-        make = functools.partial(example.arguments, "cpu")
+        return self._made(label, functools.partial(example.arguments, "cpu"), like)
+
+    def _made(
+        self,
+        label: str,
+        make: Callable[[], Mapping[str, Any]],
+        like: Callable[[str], Example] | None = None,
+    ) -> Trial:
         return Trial(label, self._claim, make, self._context, like)
 
     def _like_case(self, case: Mapping[str, Any], seed: str) -> Example:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from exactness.checks.compiled import OtherHopper, Seen, Trial
 from exactness.checks.outcome import Evidence
@@ -17,19 +21,25 @@ if TYPE_CHECKING:
 SEARCHED = 1_000_000
 """Executions of a faulty instruction before it *never differed*."""
 
-SEARCHED_ELEMENTS = 4_000_000
+SEARCHED_ELEMENTS = 16_000_000
 """Elements compared before a fault survives that changed its instruction's result."""
 
 SEARCH_RUNS = 1_000
-SEARCH_INSTRUCTIONS = 1_000_000_000
+SEARCH_INSTRUCTIONS = 4_000_000_000
 """Runs, and instructions executed by threads, after which a search ends in any case."""
 
 FIRST_INSTRUCTIONS = 200_000_000
 """Instructions executed by threads that the first trials may cost."""
 
+RUN_COST = 2_000_000
+"""What a run costs besides its instructions, in instructions: some 20 ms."""
 
 PROVED = "the same for every 16-bit value that reaches it"
 """Why a fault changes nothing, where `proved_without_effect` says so."""
+
+
+class OutOfBudgetError(Exception):
+    """Judging a fault would cost more than is left."""
 
 
 class Workbench:
@@ -39,10 +49,14 @@ class Workbench:
         trials: makes them.
         claim: whose kernel it is.
         first: every case once; all programs of the kernel run on them.
+        left_out: cases that would have cost too much.
+        budget: what faulty kernels may still cost, in instructions executed by threads.
     """
 
     def __init__(self, trials: Trials, evidence: Evidence, claim: Claim) -> None:
         self.trials, self.claim = trials, claim
+        self.left_out = 0
+        self.budget = math.inf
         self._evidence = evidence
         self._others = trials.others()
         self._known: list[Trial] = []
@@ -53,11 +67,24 @@ class Workbench:
         spent = 0
         for trial in trials:
             if spent > FIRST_INSTRUCTIONS:
-                self._evidence.note("faults of the kernel are not tried on the largest cases")
-                return
+                self.left_out += 1
+                continue
             if self.is_right(trial):
                 yield trial
             spent += trial.instructions
+
+    def run(self, trial: Trial, machine: OtherHopper) -> Seen:
+        """Run a faulty kernel on a trial.
+
+        Raises:
+            OutOfBudgetError: the budget is spent.
+        """
+        if self.budget <= 0:
+            raise OutOfBudgetError
+        before = machine.spent
+        seen = trial.run(machine)
+        self.budget -= RUN_COST + machine.spent - before
+        return seen
 
     def others(self) -> Iterator[Trial]:
         """The other trials."""
@@ -81,14 +108,16 @@ class Workbench:
 class Tally:
     """Counts over the trials of one fault."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, bench: Workbench) -> None:
         self.name = name
         self.count = Count()
+        self._bench = bench
         self._by = ""
         self._unrounded_only = False
 
-    def add(self, trial: Trial, seen: Seen) -> bool:
-        """Count a trial; whether it shows the fault."""
+    def add(self, trial: Trial, machine: OtherHopper) -> Seen:
+        """Run a faulty kernel on a trial and count what it showed."""
+        seen = self._bench.run(trial, machine)
         self.count.examples += 1
         self.count.compared += seen.compared
         self.count.differing += seen.differing
@@ -96,11 +125,11 @@ class Tally:
             self.count.telling += 1
             self._by = f"{trial.label}: {seen.error}" if seen.error else trial.label
             self._unrounded_only = seen.unrounded_only
-        return seen.is_different
+        return seen
 
     def add_all(self, trials: Iterable[Trial], machine: OtherHopper) -> bool:
         """Run a faulty kernel on trials until one shows the fault; whether one did."""
-        return any(self.add(trial, trial.run(machine)) for trial in trials)
+        return any(self.add(trial, machine).is_different for trial in trials)
 
     def judgement(self, fate: Fate, *, runs: int | None = None, reason: str = "") -> Judgement:
         """What became of the fault."""
@@ -126,6 +155,9 @@ def search(
 ) -> Judgement:
     """Try larger cases and new seeds, until the fault shows or enough was executed.
 
+    Every second trial is near one in which the faulty instruction gave another result that the
+    outputs did not show, since something else in the arguments hid it.
+
     A fault that the claim lists as equivalent is not searched for, if the check of the reason
     passes.
 
@@ -143,17 +175,31 @@ def search(
     observed = Observation()
     machine = faulty(observed)
     fixed = tally.count.examples
-    for number, trial in enumerate(bench.trials.search(_largest(like))):
-        if observed.differing > observed.subnormal:
-            done = tally.count.compared >= SEARCHED_ELEMENTS
-        else:
-            done = observed.executed >= SEARCHED
-        if done or number >= SEARCH_RUNS or machine.spent > SEARCH_INSTRUCTIONS:
+    fresh, near = bench.trials.search(_largest(like)), deque[Trial]()
+    for number in range(SEARCH_RUNS):
+        if _is_enough(observed, tally) or machine.spent > SEARCH_INSTRUCTIONS:
             break
-        if tally.add(trial, trial.run(machine)) and bench.is_right(trial):
+        observed.places.clear()
+        is_near = bool(near) and number % 2 == 1
+        trial = near.popleft() if is_near else next(fresh)
+        if tally.add(trial, machine).is_different and bench.is_right(trial):
             return tally.judgement(Fate.KILLED, runs=runs_needed(tally.count, fixed))
+        if observed.places and not near and not is_near:
+            near.extend(bench.trials.near(trial, np.concatenate(observed.places)))
+    return _unseen(tally, observed)
+
+
+def _is_enough(observed: Observation, tally: Tally) -> bool:
+    """Whether a fault that has not shown will be given up."""
+    if observed.telling:
+        return tally.count.compared >= SEARCHED_ELEMENTS
+    return observed.executed >= SEARCHED
+
+
+def _unseen(tally: Tally, observed: Observation) -> Judgement:
+    """What a fault is that no trial showed."""
     executions = f"{observed.executed:,} executions of the faulty instructions"
-    if observed.executed >= SEARCHED and observed.differing == observed.subnormal:
+    if observed.executed >= SEARCHED and not observed.telling:
         aside = f", {observed.subnormal:,} subnormal ones aside" if observed.subnormal else ""
         reason = f"the same result in {executions}{aside}"
         return tally.judgement(Fate.NEVER_DIFFERED, reason=reason)

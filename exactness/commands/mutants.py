@@ -1,4 +1,4 @@
-"""`exactness mutants`: the kill matrix of a claim, and the witnesses that a search found."""
+"""`exactness mutants`: the kill matrices of claims, and the witnesses that a search found."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from exactness.checks import Outcome, witnesses
+from exactness.catalogue import Entry
+from exactness.checks import Check, Outcome, witnesses
+from exactness.checks.kernel_mutants import KernelMutantsCheck
 from exactness.checks.mutants import MutantsCheck
+from exactness.claim import GPU
 from exactness.commands.verify import run_checks
 from exactness.inputs import Example
 from exactness.project import Project
@@ -25,7 +28,7 @@ def run(
     keep_witnesses: bool,
     report_folder: Path | None,
 ) -> int:
-    """Judge mutants and print what became of each; the exit status.
+    """Judge mutants of references and of kernels, and print what became of each; the exit status.
 
     Raises:
         UsageError: unknown claim, or an option out of range.
@@ -39,9 +42,12 @@ def run(
     )
     entries = session.context.catalogue.select(claims)
     console = wide_console()
-    outcomes = list(run_checks(session, [MutantsCheck(entry) for entry in entries], console))
+    checks = [check for entry in entries for check in _checks(entry)]
+    outcomes = list(run_checks(session, checks, console))
     for outcome in outcomes:
-        console.print(kill_matrix(outcome_record(outcome)))
+        matrix = kill_matrix(outcome_record(outcome))
+        matrix.title = f"{outcome.claim}: {outcome.kind}"
+        console.print(matrix)
         if keep_witnesses:
             _keep(session.project, outcome, console)
     report = session.report([outcome_record(outcome) for outcome in outcomes])
@@ -49,6 +55,12 @@ def run(
     if report_folder is not None:
         console.print(f"report: {report.write(report_folder)}", highlight=False)
     return report.exit_status
+
+
+def _checks(entry: Entry) -> list[Check]:
+    """What is wrong in a reference, then in what is compiled."""
+    compiled = [KernelMutantsCheck(entry)] if entry.claim.runs_on == GPU else []
+    return [MutantsCheck(entry), *compiled]
 
 
 def _keep(project: Project, outcome: Outcome, console: Console) -> None:

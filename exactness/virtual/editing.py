@@ -30,7 +30,7 @@ class Editing:
     def __init__(self, edit: Edit, watch: Watch | None = None) -> None:
         """Keep both; `watch` decodes kernels in place of `decode_entry`, edited or not."""
         self._edit, self._watch = edit, watch
-        self._programs: dict[str, Program] = {}
+        self._programs: dict[tuple[str, str], Program] = {}
 
     def program(self, resolved: Resolved, kernel: str) -> Program:
         """What to execute in place of `resolved`.
@@ -38,9 +38,10 @@ class Editing:
         Raises:
             LaunchError: the edited text has another kernel or other parameters.
         """
-        if resolved.text not in self._programs:
-            self._programs[resolved.text] = self._edited(resolved, kernel)
-        return self._programs[resolved.text]
+        key = resolved.text, kernel
+        if key not in self._programs:
+            self._programs[key] = self._edited(resolved, kernel)
+        return self._programs[key]
 
     def _edited(self, resolved: Resolved, kernel: str) -> Program:
         original = resolved.module.entries[kernel]

@@ -226,11 +226,15 @@ def _comparing_lines(file: str) -> frozenset[int]:
 
 
 def _source_file(file: str) -> Path:
-    """The file that a compiler named; Triton's cache outlives folders, so it may have moved."""
+    """Where the module is that runs, of a file that a compiler named.
+
+    Triton's cache outlives folders and is shared by checkouts: what it names may be gone, or be
+    another version.
+    """
     path = Path(file)
-    if not path.exists():
-        for module in list(sys.modules.values()):
-            other = Path(getattr(module, "__file__", None) or "")
-            if other.parts[-2:] == path.parts[-2:]:
-                return other
+    names = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    loaded = [Path(name) for name in names if name]
+    if path not in loaded:
+        alike = (other for other in loaded if other.parts[-2:] == path.parts[-2:])
+        return next(alike, path)
     return path

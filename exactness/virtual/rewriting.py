@@ -168,7 +168,7 @@ class _Writer:
         if not self.declared:
             return text
         name = re.escape(self.freedoms.entry.name)
-        match = re.search(rf"\.entry\s+{name}\b[^{{]*{{", text)
+        match = re.search(rf"\.(?:entry|func)\b[^{{;]*?\s{name}(?![\w$])[^{{;]*{{", text)
         if match is None:
             raise PTXSyntaxError(f"the body of kernel {self.freedoms.entry.name} was not found")
         return f"{text[: match.end()]} {' '.join(self.declared)}{text[match.end() :]}"

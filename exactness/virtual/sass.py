@@ -74,9 +74,18 @@ def assemble(ptx: str, options: Sequence[str] = ()) -> bytes:
         The cubin, with line information.
 
     Raises:
-        ToolError: ptxas is missing or refuses the text.
+        ToolError: ptxas is missing or refuses the text; or none reads this version of PTX.
     """
-    tool = find_tool("ptxas")
+    for tool in (tools := find_tools("ptxas")):
+        try:
+            return _assembled(tool, ptx, options)
+        except ToolError as error:
+            if "Unsupported .version" not in str(error) or tool == tools[-1]:
+                raise
+    raise AssertionError("find_tools gives at least one tool")
+
+
+def _assembled(tool: Path, ptx: str, options: Sequence[str]) -> bytes:
     command = [str(tool), "-lineinfo", f"--gpu-name={ARCHITECTURE}", *options]
     key = _key("ptxas", _version(tool), *command[1:], ptx)
     return _cached(key, lambda: _run(command, ptx.encode(), ".ptx"))
@@ -199,17 +208,26 @@ def _plain(operand: str) -> str:
 
 
 def find_tool(name: str) -> Path:
-    """Find `ptxas` or `nvdisasm`.
+    """Find `ptxas` or `nvdisasm`: the first of `find_tools`."""
+    return find_tools(name)[0]
+
+
+def find_tools(name: str) -> tuple[Path, ...]:
+    """Find every `ptxas` or `nvdisasm`, the preferred one first.
 
     Looked for in this order: the one that Triton itself uses for sm_90, Triton's wheel, PATH,
-    CUDA_HOME, /usr/local/cuda.
+    CUDA_HOME, /usr/local/cuda, and the newer one that Triton's wheel has for Blackwell, since nvcc
+    may write later PTX than Triton.
 
     Raises:
         ToolError: it is nowhere.
     """
-    for candidate in (*_triton_tools(name), shutil.which(name), *_cuda_tools(name)):
-        if candidate is not None and os.access(candidate, os.X_OK):
-            return Path(candidate)
+    shipped = _triton_tools(name)
+    newer = [path.with_name(f"{name}-blackwell") for path in shipped[-1:]]
+    candidates = (*shipped, shutil.which(name), *_cuda_tools(name), *newer)
+    found = (Path(c) for c in candidates if c is not None and os.access(c, os.X_OK))
+    if tools := tuple(dict.fromkeys(found)):
+        return tools
     raise ToolError(
         f"{name} was not found: install Triton, whose wheel ships it, or put it on PATH"
     )

@@ -7,8 +7,9 @@ instructions that read that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from exactness.virtual.operation import Effect, Elementwise, Operation
 from exactness.virtual.program import Program
 from exactness.virtual.state import Bits, State
 
+_PLACES = 256
+"""Lanes of which an execution notes the place."""
+
 
 @dataclass
 class Observation:
@@ -30,11 +34,26 @@ class Observation:
         differing: in how many the edit changed the result.
         subnormal: in how many of these the result was an f32 below 2^-125, right or wrong: its last
             place is that of subnormals.
+        places: where in the grid it changed by more than that, from 0 to 1; a sample, 1-D each.
     """
 
     executed: int = 0
     differing: int = 0
     subnormal: int = 0
+    places: list[Bits] = field(default_factory=list)
+
+    @property
+    def telling(self) -> int:
+        """In how many executions the result changed by more than the last place of subnormals."""
+        return self.differing - self.subnormal
+
+    def note(self, lanes: Bits, state: State) -> None:
+        """Note where in the grid some lanes are."""
+        found = np.flatnonzero(lanes)
+        if found.size:
+            found = found[:: -(-found.size // _PLACES)]
+            threads = math.prod(state.grid) * state.threads
+            self.places.append((found + state.first_block * state.threads) / threads)
 
 
 def watching(
@@ -117,10 +136,11 @@ def _observed(pair: _Pair, graph: EditedKernel, observation: Observation) -> Ope
         for convert in behind:
             differs = differs | (convert(actual) != convert(expected))
         lanes = np.broadcast_to(differs, state.shape) & _running(state)
+        tiny = lanes & _are_tiny(actual, expected) if is_f32 else np.zeros_like(lanes)
         observation.executed += state.count(state.mask)
         observation.differing += int(np.count_nonzero(lanes))
-        if is_f32:
-            observation.subnormal += int(np.count_nonzero(lanes & _are_tiny(actual, expected)))
+        observation.subnormal += int(np.count_nonzero(tiny))
+        observation.note(lanes & ~tiny, state)
         edited.execute(state)
 
     sources = tuple(dict.fromkeys((*edited.sources, *pair.sources)))

@@ -47,7 +47,7 @@ from exactness.arithmetic.orders import triton_layout
 from exactness.formats import bf16, f32
 
 @launch
-def k(x):
+def k({takes}):
     return {result}
 """
 
@@ -67,15 +67,18 @@ class TritonProject:
         options: str = "num_warps=1, enable_fp_fusion=False",
         claim: str = "",
         edits: dict[str, str] | None = None,
+        takes: str = "x",
     ) -> "TritonProject":
         """The kernel computes `y` from `x` in `body`; the reference returns `result`.
 
-        Every call makes a project of its own: modules are imported once.
+        Edits are the kernel's; `takes` are the arguments of the reference. Every call makes a
+        project of its own: modules are imported once.
         """
         self.root = self._folder / str(len(list(self._folder.iterdir())))
         self.root.mkdir()
         lines = textwrap.indent(textwrap.dedent(body).strip(), "    ").strip()
         kernel = KERNEL.format(body=lines, options=options, claim=claim)
+        reference = REFERENCE.format(result=result, takes=takes)
         for old, new in (edits or {}).items():
             assert kernel.count(old) == 1
             kernel = kernel.replace(old, new)
@@ -83,7 +86,7 @@ class TritonProject:
         function = kernel[kernel.index("@triton.jit") : kernel.index("def k(")]
         name = f"k{zlib.crc32(function.encode())}"
         kernel = kernel.replace('"k:k"', f'"{name}:k"')
-        for folder, text in (("kernels", kernel), ("references", REFERENCE.format(result=result))):
+        for folder, text in (("kernels", kernel), ("references", reference)):
             (self.root / folder).mkdir(exist_ok=True)
             (self.root / folder / f"{name}.py").write_text(text, encoding="utf-8")
         (self.root / "pyproject.toml").write_text("[tool.exactness]\n", encoding="utf-8")

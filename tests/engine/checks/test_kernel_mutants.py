@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from exactness.checks import workbench
+from exactness.checks import kernel_mutants, workbench
 from exactness.checks.kernel_mutants import KernelMutantsCheck
 from exactness.checks.outcome import Status
 from exactness.checks.sensitivity import Fate
@@ -47,7 +47,11 @@ def test_every_kind_of_fault_is_judged(rounded):
     for kind in kinds:
         assert any(name.startswith(kind) for name in killed), kind
     assert rounded.elements > 0
-    assert rounded.notes[0].endswith("faults of the kernel judged")
+    faults = re.fullmatch(
+        r"(\d+) of (\d+) faults of the kernel and 4 compile options judged", rounded.notes[0]
+    )
+    assert faults
+    assert faults[1] == faults[2]
     assert Fate.SURVIVED not in fates(rounded).values()
 
 
@@ -96,7 +100,8 @@ def test_order_left_to_the_compiler_is_found(triton_project):
     edits = {"n=(1, 64)": "n=(64, 64)", '{"rows": 3, "n": 33}, ': ""}
     body = "y = tl.sum(x, 0) + x * 0.0"
     result = "sum_(x, order=triton_layout(64, 2, 32, 1)) + x * 0.0"
-    outcome = triton_project.write(body, result, edits=edits).run(KernelMutantsCheck)
+    project = triton_project.write(body, result, edits=edits)
+    outcome = project.run(KernelMutantsCheck, mutants=None)
     assert outcome.status is Status.FAILED
     assert "the order of summation is not explicit: with 2 warps" in outcome.message
     assert named(outcome, "2 warps").fate is Fate.KILLED
@@ -109,7 +114,7 @@ def test_order_that_is_not_claimed_may_depend_on_warps(triton_project):
 
 def test_warps_that_do_not_compile_are_said(triton_project):
     body = "tl.static_assert(tl.extra.cuda.num_warps() == 1)\ny = x + 0.3"
-    outcome = triton_project.write(body, "x + 0.3").run(KernelMutantsCheck)
+    outcome = triton_project.write(body, "x + 0.3").run(KernelMutantsCheck, mutants=None)
     assert outcome.status is Status.PASSED, outcome.message
     assert [reason for reason in outcome.not_run if "other warps: 2 warps on" in reason]
 
@@ -212,20 +217,43 @@ def test_unrounded_form_shows_what_the_output_hides(triton_project):
     assert named(outcome, "rounded toward zero").before_last_rounding
 
 
-def test_sample_is_a_function_of_the_seed(triton_project):
+@pytest.fixture
+def many_faults(triton_project):
+    """A kernel with five products, five sums and ten constants."""
     body = "\n".join(["y = x", *(f"y = y * 1.{step} + 0.{step}" for step in range(1, 6))])
     result = "x"
     for step in range(1, 6):
         result = f"({result}) * 1.{step} + 0.{step}"
-    project = triton_project.write(body, result)
+    return triton_project.write(body, result)
+
+
+def test_sample_is_a_function_of_the_seed(many_faults):
     first, again, other = (
-        project.run(KernelMutantsCheck, seed=seed).judgements for seed in (0, 0, 1)
+        many_faults.run(KernelMutantsCheck, seed=seed).judgements for seed in (0, 0, 1)
     )
     assert [j.mutant for j in first] == [j.mutant for j in again]
     assert [j.mutant for j in first] != [j.mutant for j in other]
 
 
-def test_machine_with_a_gpu_does_not_run_faults(triton_project):
+def test_sample_is_shared_out_among_the_kinds(many_faults):
+    names = list(fates(many_faults.run(KernelMutantsCheck, mutants=8)))
+    assert sum(name.startswith("rounded toward zero") for name in names) == 2
+    assert sum(name.startswith("constant") for name in names) == 2
+    assert sum(name.startswith("contraction") for name in names) == 1
+    assert sum(name.endswith("warps") for name in names) == 1
+
+
+def test_sample_ends_with_its_budget(many_faults, monkeypatch):
+    monkeypatch.setattr(kernel_mutants, "BUDGET", 1)
+    outcome = many_faults.run(KernelMutantsCheck)
+    assert outcome.status is Status.PASSED, outcome.message
+    assert outcome.notes[0].startswith("1 of ")
+    everything = many_faults.run(KernelMutantsCheck, mutants=None)
+    judged, known = re.match(r"(\d+) of (\d+) faults", everything.notes[0]).groups()
+    assert judged == known
+
+
+def test_machine_with_a_gpu_runs_faults_on_the_virtual_hopper(triton_project):
     session = triton_project.write("y = x + 0.3", "x + 0.3").session()
     (entry,) = session.context.catalogue.entries
 
@@ -233,8 +261,8 @@ def test_machine_with_a_gpu_does_not_run_faults(triton_project):
         name = "some GPU"
 
     outcome = KernelMutantsCheck(entry).run(dataclasses.replace(session.context, machine=Gpu()))
-    assert outcome.status is Status.NOT_RUN
-    assert "virtual Hopper" in outcome.not_run[0]
+    assert outcome.status is Status.PASSED, outcome.message
+    assert Fate.KILLED in fates(outcome).values()
 
 
 def test_callable_on_the_cpu_is_not_judged(triton_project):

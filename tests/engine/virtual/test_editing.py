@@ -118,6 +118,21 @@ def test_subnormal_differences_are_counted_apart():
     assert (observed.differing, observed.subnormal) == (64, 63)
 
 
+def test_places_tell_where_in_the_grid_a_result_changed():
+    x = torch.zeros(64)
+    x[[48, 49]] = 1 + 2**-23
+    observed = watched(spoil("mul.rn.f32", "mul.rz.f32"), x)
+    # Thread 24 of 32 holds both elements.
+    assert [places.tolist() for places in observed.places] == [[0.75], [0.75]]
+    assert observed.telling == 2
+
+
+def test_places_of_subnormal_differences_are_not_kept():
+    observed = watched(spoil("mul.rn.f32", "mul.rz.f32"), torch.full((64,), 2.0**-149 * 5))
+    assert observed.places == []
+    assert observed.telling == 0
+
+
 def entries(dtype, edit):
     """The kernel on `dtype` as compiled, and edited."""
     texts = []

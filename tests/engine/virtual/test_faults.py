@@ -1,6 +1,8 @@
 """Faults of PTX: where they can be made, what they are called, what the text then says."""
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -136,6 +138,21 @@ def test_columns_tell_operations_of_a_line_apart(text_of):
     first, second = faults(text, "k")
     assert first(text, "k").count("mul.rz.f32") == 1
     assert first(text, "k") != second(text, "k")
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_the_source_is_the_loaded_one(tmp_path, monkeypatch, is_gone):
+    """Triton's cache names the file of another checkout."""
+    old, new = (tmp_path / folder / "kernels" / "source.py" for folder in ("old", "new"))
+    for file, text in ((old, "\n\n" + SOURCE), (new, SOURCE)):
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    if is_gone:
+        old.unlink()
+    monkeypatch.setitem(sys.modules, "loaded", SimpleNamespace(__file__=str(new)))
+    head = HEAD.replace("FOLDER", str(old.parent))
+    text = f"{head}.loc 1 2 11\nsetp.lt.s32 %p1, %r1, %r2;\nret;\n}}\n"
+    assert names(text) == ["comparison off by one at source.py:2:11"]
 
 
 def test_places_without_a_line_are_counted(text_of):
