@@ -130,8 +130,8 @@ class Claim:
         golden: key prefixes of its recordings; empty if there are none.
         inputs: the space of arguments.
         name: defaults to the kernel's name.
-        baseline: "module:function" of the published implementation that `record` runs; takes
-            the same arguments.
+        baseline: the published implementation that `record` runs, "module:function", or
+            "file:function" below the folder of references; it takes the same arguments.
         cases: sizes and parameters that are always checked.
         outputs: names of what the kernel returns, in order.
         mutates: argument to the name of the output it becomes.

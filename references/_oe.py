@@ -1,25 +1,13 @@
-"""What the references of WeLM's OE embedding share: integers that wrap, rows of a split table."""
+"""What the references of WeLM's OE embedding share: the multiplier, rows of a split table."""
 
 from __future__ import annotations
 
-from exactness import arrays
-from exactness.arithmetic import Value, where
-from exactness.arrays import Array
+from exactness.arithmetic import Value, Word, take
 
 MULTIPLIER = 2654435761
 
 
-def wrapped(x: Array) -> Array:
-    """An int64 array modulo 2^32, as uint32 arithmetic gives it."""
-    return x & 0xFFFFFFFF
-
-
-def rows_of(table: Value, local: Array) -> Value:
+def rows_of(table: Value, local: Word) -> Value:
     """The rows numbered `local`, [tokens, width]; +0 where the table has no such row."""
-    rows, width = table.shape
-    zeros = table.arithmetic.constant(0.0, table.format, table.payload)
-    zeros = zeros.broadcast_to(local.shape[0], width)
-    if not rows:
-        return zeros
-    here = (local >= 0) & (local < rows)
-    return where(here[:, None], table[arrays.where(here, local, 0)], zeros)
+    here = (local >= 0) & (local < table.shape[0])
+    return take(table, local, mask=here)

@@ -12,28 +12,33 @@ import math
 import numpy as np
 
 from exactness import arrays
-from exactness.arithmetic import Value, concatenate, equal, launch, max_, where
+from exactness.arithmetic import Value, Word, concatenate, equal, launch, max_, where, words
 from exactness.arithmetic.orders import halving, strided
 from exactness.arrays import Array
+from exactness.formats import INTEGERS
 
 _LANES = 32
 _COPIED = 4
 """Neighbouring experts that a lane holds."""
 
 
-def tie_ranks(experts: int) -> np.ndarray:
-    """The place of each expert among equals: by lane, then by its place in the lane.
+def tie_ranks(expert: Word, experts: int) -> Word:
+    """The place of experts among equals: by lane, then by their place in the lane.
 
     Args:
+        expert: u32, numbers from 0 to experts − 1.
         experts: a multiple of 128.
 
     Returns:
-        int64 [experts], a permutation.
+        u32, a permutation of all experts.
     """
-    expert = np.arange(experts)
-    copy, within = np.divmod(expert, _LANES * _COPIED)
-    lane, element = np.divmod(within, _COPIED)
-    return lane * (experts // _LANES) + copy * _COPIED + element
+    copy = expert // (_LANES * _COPIED)
+    within = expert % (_LANES * _COPIED)
+    lane = within // _COPIED
+    element = within % _COPIED
+    first = lane * (experts // _LANES)
+    local = copy * _COPIED + element
+    return first + local
 
 
 @launch
@@ -56,7 +61,7 @@ def expert_bias_topk(scores: Value, bias: Value, topk: int) -> tuple[Value, Arra
     order = strided(experts, 128).then(halving(128), "any: a maximum has no order")
     row = arrays.index_array(scores.payload, np.arange(rows)[:, None])
     expert = arrays.index_array(scores.payload, np.arange(experts))
-    rank = arrays.index_array(scores.payload, tie_ranks(experts))
+    rank = tie_ranks(words(INTEGERS["u32"], expert)[0], experts).plain()
     candidates = arrays.full(scores.payload, scores.shape, True, "bool")
     number = where(equal(scores, scores), scores, -math.inf)
     routing = number + bias

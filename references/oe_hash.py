@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exactness import arrays
+from exactness.arithmetic import Word, launch, side_by_side, words
 from exactness.arrays import Array
+from exactness.formats import INTEGERS
 
-from ._oe import MULTIPLIER, wrapped
+from ._oe import MULTIPLIER
 
 
+@launch
 def oe_hash(
     ids: Array, g2: Array, g3: Array, token_vocabulary: int, vocabularies: Sequence[int]
-) -> Array:
+) -> Word:
     """The bucket of each token in each table: the n-gram as a number, times a constant, modulo.
 
     Args:
@@ -27,14 +29,13 @@ def oe_hash(
         vocabularies: the rows of the four tables, each below 2^32.
 
     Returns:
-        int64 [tokens, 4]; columns 0 and 1 by two tokens, 2 and 3 by three.
+        u32 [tokens, 4]; columns 0 and 1 by two tokens, 2 and 3 by three.
     """
-    first, second, third = (wrapped(arrays.astype(x, "int64")) for x in (ids, g2, g3))
+    first, second, third = words(INTEGERS["u32"], ids, g2, g3)
     square = token_vocabulary * token_vocabulary % 2**32
-    r2 = wrapped(first + wrapped(second * token_vocabulary))
-    r3 = wrapped(r2 + wrapped(third * square))
-    h2 = wrapped(r2 * MULTIPLIER)
-    h3 = wrapped(r3 * MULTIPLIER)
+    r2 = first + second * token_vocabulary
+    r3 = r2 + third * square
+    h2 = r2 * MULTIPLIER
+    h3 = r3 * MULTIPLIER
     hashes = (h2, h2, h3, h3)
-    buckets = [h[:, None] % v for h, v in zip(hashes, vocabularies, strict=True)]
-    return arrays.concatenate(buckets, -1)
+    return side_by_side([h % v for h, v in zip(hashes, vocabularies, strict=True)])

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from exactness import arrays
-from exactness.arithmetic import Value, concatenate, launch
+from exactness.arithmetic import Value, Word, concatenate, launch, words
 from exactness.arrays import Array
+from exactness.formats import INTEGERS
 
 from ._oe import rows_of
 
 
 @launch
 def oe_lookup_concat(
-    ids: Array,
+    ids: Array | Word,
     table0: Value,
     table1: Value,
     table2: Value,
@@ -31,7 +29,7 @@ def oe_lookup_concat(
     """One row of each table a token, zeros where another rank has it.
 
     Args:
-        ids: int32 or int64 [tokens, 4].
+        ids: int32 or int64 [tokens, 4], or what the hash gives.
         table0: bf16 [rows0, width], the rows from starts[0] on.
         table1: bf16 [rows1, width].
         table2: bf16 [rows2, width].
@@ -41,6 +39,7 @@ def oe_lookup_concat(
     Returns:
         bf16 [tokens, 4 · width].
     """
-    local = arrays.astype(ids, "int64") - arrays.index_array(ids, np.array(starts))
+    row = words(INTEGERS["i64"], ids)[0]
     tables = (table0, table1, table2, table3)
-    return concatenate([rows_of(table, local[:, b]) for b, table in enumerate(tables)])
+    parts = [rows_of(table, row[:, b] - starts[b]) for b, table in enumerate(tables)]
+    return concatenate(parts)

@@ -7,7 +7,7 @@ each sum, not the second: the recorded f32 rows show it.
 
 from __future__ import annotations
 
-from exactness.arithmetic import Value, cast, concatenate, fma, launch
+from exactness.arithmetic import Value, cast, concatenate, fma, launch, take
 from exactness.arrays import Array
 from exactness.formats import f32
 
@@ -38,12 +38,12 @@ def rope_yarn_partial(
     Returns:
         q and k, which they replace.
     """
-    k_rows = cos_sin[positions] if rows_by == "position" else cos_sin[: k.shape[0]]
+    k_rows = take(cos_sin, positions) if rows_by == "position" else cos_sin[: k.shape[0]]
     q_rows = k_rows
     if query_positions is not None:
-        q_rows = cos_sin[query_positions]
+        q_rows = take(cos_sin, query_positions)
     elif last_index is not None:
-        q_rows = cos_sin[positions[last_index]]
+        q_rows = take(cos_sin, positions[last_index])
     return rotate(q, q_rows, head_dim), rotate(k, k_rows, head_dim)
 
 

@@ -9,6 +9,7 @@ from exactness.arithmetic.functions import (
     concatenate,
     constant,
     div_full,
+    dot,
     equal,
     erff,
     ex2_approx,
@@ -19,14 +20,18 @@ from exactness.arithmetic.functions import (
     minimum,
     rcp_approx,
     rsqrt_approx,
+    side_by_side,
     sqrt,
     sqrt_approx,
     sum_,
+    take,
     tanhf,
     where,
+    words,
 )
 from exactness.arithmetic.hopper import Hopper
 from exactness.arithmetic.ieee import IEEE
+from exactness.arithmetic.integers import Word
 from exactness.arithmetic.orders import Order
 from exactness.arithmetic.value import Value
 
@@ -39,10 +44,12 @@ __all__ = [
     "Operation",
     "Order",
     "Value",
+    "Word",
     "cast",
     "concatenate",
     "constant",
     "div_full",
+    "dot",
     "equal",
     "erff",
     "ex2_approx",
@@ -54,9 +61,12 @@ __all__ = [
     "minimum",
     "rcp_approx",
     "rsqrt_approx",
+    "side_by_side",
     "sqrt",
     "sqrt_approx",
     "sum_",
+    "take",
     "tanhf",
     "where",
+    "words",
 ]

@@ -11,11 +11,13 @@ import abc
 import functools
 import numbers
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
 from exactness import arrays
 from exactness.arithmetic import sites
+from exactness.arithmetic.integers import Word, WordOperation
 from exactness.arithmetic.value import PLAIN, Value
 from exactness.arrays import Array
 from exactness.bits import Bits, as_payload, format_of
@@ -23,6 +25,9 @@ from exactness.formats import Format
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_RUNNING: ContextVar[Arithmetic] = ContextVar("running")
+"""What runs the program that is being run: integers alone do not say."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +64,12 @@ class Launch:
     Attributes:
         name: the `@launch` function.
         target: the variable it was assigned to in the reference, or None.
-        results: the values it returned.
+        results: the values it returned; plain arrays in place of words.
     """
 
     name: str
     target: str | None
-    results: tuple[Value, ...]
+    results: tuple[Value | Array, ...]
 
     @property
     def label(self) -> str:
@@ -148,9 +153,22 @@ class Arithmetic(abc.ABC):
     def perform(self, operation: Operation) -> Value:
         """Decide the bits of one operation."""
 
-    def perform_comparison(self, name: str, x: Value, y: Value) -> Array:
+    def perform_comparison(self, name: str, x: Value | Word, y: Value | Word) -> Array:
         """Decide a comparison; NaN compares false."""
         return _COMPARISONS[name](x.payload, y.payload)
+
+    def operate_words(self, operation: WordOperation) -> tuple[Word, ...]:
+        """Perform an operation on words."""
+        results = self.perform_words(operation)
+        return tuple(Word(self, result, operation.format, operation) for result in results)
+
+    def perform_words(self, operation: WordOperation) -> tuple[Array, ...]:
+        """Decide the results of an operation on words."""
+        return operation.perform()
+
+    def leave(self, word: Word) -> Array:
+        """A word becomes a plain array."""
+        return word.payload
 
     def run(self, program: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """Run a reference from the start: float tensors become values, the trace is cleared.
@@ -161,10 +179,15 @@ class Arithmetic(abc.ABC):
                 arrays, all else is passed on.
 
         Returns:
-            What the program returns.
+            What the program returns, words as plain arrays.
         """
         self.launches = []
-        return program(**{name: self._argument(given) for name, given in arguments.items()})
+        running = _RUNNING.set(self)
+        try:
+            result = program(**{name: self._argument(given) for name, given in arguments.items()})
+        finally:
+            _RUNNING.reset(running)
+        return tuple(map(_plain, result)) if isinstance(result, tuple) else _plain(result)
 
     def _argument(self, given: Any) -> Any:
         if not isinstance(given, Bits) and not hasattr(given, "dtype"):
@@ -178,7 +201,26 @@ class Arithmetic(abc.ABC):
     def record(self, name: str, target: str | None, result: Any) -> None:
         """Add a finished launch to the trace."""
         results = result if isinstance(result, tuple) else (result,)
-        self.launches.append(Launch(name, target, tuple(r for r in results if r is not None)))
+        kept = tuple(
+            made.payload if isinstance(made, Word) else made for made in results if made is not None
+        )
+        self.launches.append(Launch(name, target, kept))
+
+
+def running() -> Arithmetic:
+    """The arithmetic that runs this program.
+
+    Raises:
+        TypeError: none does.
+    """
+    arithmetic = _RUNNING.get(None)
+    if arithmetic is None:
+        raise TypeError("no arithmetic runs this program; Hopper().run(program, arguments) does")
+    return arithmetic
+
+
+def _plain(result: Any) -> Any:
+    return result.plain() if isinstance(result, Word) else result
 
 
 _COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
@@ -198,7 +240,7 @@ def launch(function: Callable[P, R]) -> Callable[P, R]:
 
     Raises:
         RuntimeError: when called within another launch.
-        TypeError: when no argument is a value.
+        TypeError: when no argument is a value and no arithmetic runs the program.
     """
 
     @functools.wraps(function)
@@ -219,6 +261,9 @@ def launch(function: Callable[P, R]) -> Callable[P, R]:
 
 def _arithmetic_of(name: str, arguments: tuple[Any, ...]) -> Arithmetic:
     for argument in arguments:
-        if isinstance(argument, Value):
+        if isinstance(argument, Value | Word):
             return argument.arithmetic
-    raise TypeError(f"launch {name}: no argument is a Value")
+    try:
+        return running()
+    except TypeError as error:
+        raise TypeError(f"launch {name}: no argument is a Value, and {error}") from None

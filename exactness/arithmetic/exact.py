@@ -63,3 +63,7 @@ class Exact(IEEE):
     def _fma(self, operation: Operation) -> Array:
         a, b, c = operation.payloads
         return a * b + c
+
+    def _dot(self, operation: Operation) -> Array:
+        a, b, *acc = operation.payloads
+        return sum(acc, a @ b)

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from exactness import arrays
-from exactness.arithmetic.base import Arithmetic
+from exactness.arithmetic.base import Arithmetic, Operation, running
+from exactness.arithmetic.integers import ENTER, Word, WordOperation, word_of
 from exactness.arithmetic.orders import Order
 from exactness.arithmetic.value import Value
 from exactness.arrays import Array
-from exactness.formats import Format
+from exactness.formats import Format, Integer, f32
+from exactness.hopper.tensor_core import kind_of
 from exactness.rounding import RNE, Rounding
 
 
@@ -84,6 +86,62 @@ def concatenate(parts: Sequence[Value], *, axis: int = -1) -> Value:
     arithmetic = _arithmetic(*parts)
     payloads = [part.payload for part in arithmetic._values("concatenate", tuple(parts))]
     return Value(arithmetic, arrays.concatenate(payloads, axis), parts[0].format)
+
+
+def take(x: Value, index: Array | Word, *, mask: Array | None = None) -> Value:
+    """Rows of `x` by number; +0 where the plain mask does not hold, whatever the number.
+
+    Args:
+        x: any format, [rows, ...].
+        index: integers of any shape.
+        mask: booleans of the shape of `index`.
+
+    Returns:
+        The shape of `index`, then that of a row.
+
+    Raises:
+        IndexError: a row that does not exist.
+    """
+    numbers = index.plain() if isinstance(index, Word) else index
+    held = arrays.full(numbers, tuple(numbers.shape), True, "bool") if mask is None else mask
+    return x.arithmetic.operate("take", x, index=numbers, mask=held)
+
+
+def words(fmt: Integer, *given: Array | Word) -> tuple[Word, ...]:
+    """Integer arrays, or words of another format, as words of `fmt`, wrapped to it.
+
+    Raises:
+        TypeError: not integers of at most 64 bits, or no arithmetic runs the program.
+    """
+    arithmetic = next((x.arithmetic for x in given if isinstance(x, Word)), None) or running()
+    operands = tuple(word_of(arithmetic, x) for x in given)
+    return arithmetic.operate_words(WordOperation(ENTER, operands, fmt))
+
+
+def side_by_side(parts: Sequence[Word]) -> Word:
+    """Words of one format, [n] each, as the columns of [n, parts]; nothing is computed."""
+    payloads = [part.plain()[:, None] for part in parts]
+    return Word(parts[0].arithmetic, arrays.concatenate(payloads, -1), parts[0].format)
+
+
+def dot(a: Value, b: Value, acc: Value | None = None, *, accumulator: Format = f32) -> Value:
+    """The tensor-core product a · b + acc, in ascending k; one site, whatever its number of steps.
+
+    Args:
+        a: bf16, f16, tf32 or fp8, […, M, K].
+        b: the same format (fp8 formats may be mixed), […, K, N].
+        acc: f32, or f16 for f16 and fp8 operands, […, M, N]: where the chain starts; zero if None.
+        accumulator: the format of the result where no `acc` says it.
+
+    Returns:
+        […, M, N] in the format of the accumulator.
+
+    Raises:
+        TypeError: Hopper has no such product.
+    """
+    kind = kind_of(a.format, b.format, accumulator if acc is None else acc.format)
+    operands = (a, b) if acc is None else (a, b, acc)
+    return a.arithmetic.perform(Operation("dot", operands, kind.accumulator, {"kind": kind}))
 
 
 def ex2_approx(x: Value, *, ftz: bool) -> Value:

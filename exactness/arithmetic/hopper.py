@@ -1,4 +1,4 @@
-"""Hopper's arithmetic: IEEE operations, and the special functions with the H200's bits."""
+"""Hopper's arithmetic: IEEE operations, special functions and tensor cores with the H200's bits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from exactness.arithmetic.ieee import IEEE
 from exactness.arithmetic.value import Value
 from exactness.arrays import Array
 from exactness.formats import f32
-from exactness.hopper import cuda_math, division, special
+from exactness.hopper import cuda_math, division, special, tensor_core
 
 SPECIAL: Mapping[str, Callable[..., Array]] = {
     "ex2_approx": special.ex2_approx,
@@ -27,12 +27,12 @@ SPECIAL: Mapping[str, Callable[..., Array]] = {
 
 
 class Hopper(IEEE):
-    """What an H200 computes (CONTRACTS, sections 1 and 2)."""
+    """What an H200 computes (CONTRACTS, sections 1 to 3)."""
 
     name = "hopper"
 
     def perform(self, operation: Operation) -> Value:
-        """As `IEEE`, with the special functions on f32.
+        """As `IEEE`, with the special functions on f32 and tensor-core products.
 
         Raises:
             TypeError: a special function of another format.
@@ -50,3 +50,8 @@ class Hopper(IEEE):
             operands = [arrays.astype(payload, "float32") for payload in operation.payloads]
             payload = function(*operands, **operation.attributes)
         return Value(self, payload, operation.format)
+
+    def _dot(self, operation: Operation) -> Array:
+        """A payload left wider than its format meets a unit that reads registers of the format."""
+        a, b, *acc = (self.round(x.payload, x.format) for x in operation.operands)
+        return tensor_core.matmul(a, b, *acc, kind=operation.attributes["kind"])

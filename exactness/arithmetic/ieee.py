@@ -111,6 +111,26 @@ class IEEE(Arithmetic):
     def _where(self, operation: Operation) -> Array:
         return arrays.where(operation.attributes["condition"], *operation.payloads)
 
+    def _take(self, operation: Operation) -> Array:
+        (payload,) = operation.payloads
+        index, mask = operation.attributes["index"], operation.attributes["mask"]
+        rows = payload.shape[0]
+        if bool((mask & ((index < 0) | (index >= rows))).any()):
+            index, mask = self.outside(index, mask, rows)
+        row = tuple(payload.shape[1:])
+        if not rows:
+            return arrays.full(payload, (*mask.shape, *row), 0.0, arrays.dtype_name(payload))
+        taken = payload[arrays.where(mask, index, 0)]
+        return arrays.where(mask.reshape(*mask.shape, *(1 for _ in row)), taken, 0.0)
+
+    def outside(self, index: Array, mask: Array, rows: int) -> tuple[Array, Array]:
+        """What to take in place of rows that do not exist: index and mask.
+
+        Raises:
+            IndexError: here always.
+        """
+        raise IndexError(f"take: a row outside of the {rows} of the table, not masked")
+
     def _fma(self, operation: Operation) -> Array:
         a, b, c = operation.payloads
         return fma(a, b, c, operation.format)

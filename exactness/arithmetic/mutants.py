@@ -6,7 +6,7 @@ runs it with one of them. A mutant hits every occurrence of its site.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,11 @@ import numpy as np
 from exactness.arithmetic import sites
 from exactness.arithmetic.base import Operation
 from exactness.arithmetic.hopper import Hopper
+from exactness.arithmetic.integers import Word, WordOperation
 from exactness.arithmetic.mutations import COMPARISONS, ZERO_SIGN_LOST, Mutation, mutations
 from exactness.arithmetic.sites import Site
 from exactness.arithmetic.value import PLAIN, Value
+from exactness.arithmetic.word_mutations import WordMutation, word_mutations
 from exactness.arrays import Array
 
 _COMPARISON = "boundary"
@@ -33,7 +35,7 @@ class Mutant:
     """
 
     site: Site
-    mutation: Mutation | None
+    mutation: Mutation | WordMutation | None
 
     @property
     def name(self) -> str:
@@ -53,16 +55,15 @@ class Seen:
             comparison.
     """
 
-    operation: Operation | None
-    mutations: dict[str, Mutation] = field(default_factory=dict)
+    operation: Operation | WordOperation | None
+    mutations: dict[str, Mutation | WordMutation] = field(default_factory=dict)
     constants: list[set[float | None]] = field(default_factory=list)
     consumers: set[Site | None] = field(default_factory=set)
 
-    def meet(self, operation: Operation) -> None:
+    def meet(self, found: Iterable[Mutation | WordMutation], numbers: list[float | None]) -> None:
         """Remember mutations, and which operands are always the same constant."""
-        for mutation in mutations(operation, self.mutations):
+        for mutation in found:
             self.mutations.setdefault(mutation.name, mutation)
-        numbers = [number_of(operand) for operand in operation.operands]
         self.constants = self.constants or [set() for _ in numbers]
         for seen, number in zip(self.constants, numbers, strict=True):
             seen.add(number)
@@ -107,7 +108,7 @@ class Survey(Tracked):
     def __init__(self) -> None:
         super().__init__()
         self.seen: dict[Site, Seen] = {}
-        self._site_of: dict[Operation, Site] = {}
+        self._site_of: dict[Operation | WordOperation, Site] = {}
 
     def run(self, program: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """As Hopper; remembers what the outputs are made of."""
@@ -126,7 +127,9 @@ class Survey(Tracked):
     def perform(self, operation: Operation) -> Value:
         """As Hopper; remembers the site, and whose results it takes."""
         site = sites.current(operation.name)
-        self.seen.setdefault(site, Seen(operation)).meet(operation)
+        seen = self.seen.setdefault(site, Seen(operation))
+        numbers = [number_of(operand) for operand in operation.operands]
+        seen.meet(mutations(operation, seen.mutations), numbers)
         for operand in operation.operands:
             self._consume(operand, site)
         result = super().perform(operation)
@@ -134,7 +137,22 @@ class Survey(Tracked):
         self._site_of[operation] = site
         return result
 
-    def perform_comparison(self, name: str, x: Value, y: Value) -> Array:
+    def perform_words(self, operation: WordOperation) -> tuple[Array, ...]:
+        """As Hopper; remembers the site, and whose results it takes."""
+        site = sites.current(operation.name)
+        seen = self.seen.setdefault(site, Seen(operation))
+        seen.meet(word_mutations(operation), [operand.number for operand in operation.operands])
+        for operand in operation.operands:
+            self._consume(operand, site)
+        self._site_of[operation] = site
+        return super().perform_words(operation)
+
+    def leave(self, word: Word) -> Array:
+        """As Hopper; what becomes of a plain array is not known."""
+        self._consume(word, None)
+        return super().leave(word)
+
+    def perform_comparison(self, name: str, x: Value | Word, y: Value | Word) -> Array:
         """As Hopper; remembers the site."""
         self._consume(x, None)
         self._consume(y, None)
@@ -142,12 +160,12 @@ class Survey(Tracked):
             self.seen.setdefault(sites.current(name), Seen(None))
         return super().perform_comparison(name, x, y)
 
-    def site_of(self, value: Value) -> Site | None:
-        """Where a value was computed; None for an input."""
-        source = source_of(value)
+    def site_of(self, value: Value | Word) -> Site | None:
+        """Where a value or a word was computed; None for an input."""
+        source = value.origin if isinstance(value, Word) else source_of(value)
         return None if source is None else self._site_of.get(source)
 
-    def _consume(self, value: Value, consumer: Site | None) -> None:
+    def _consume(self, value: Value | Word, consumer: Site | None) -> None:
         site = self.site_of(value)
         if site is not None:
             self.seen[site].consumers.add(consumer)
@@ -181,7 +199,7 @@ class Mutated(Tracked):
     def perform(self, operation: Operation) -> Value:
         """As Hopper, but wrong at the mutant's site."""
         mutation = self.mutant.mutation
-        if mutation is None or not self._is_here(operation.name):
+        if not isinstance(mutation, Mutation) or not self._is_here(operation.name):
             return super().perform(operation)
         self.hits += 1
         # The mutation may itself perform the original operation: that one is left alone.
@@ -193,7 +211,19 @@ class Mutated(Tracked):
             result.origin = operation
         return result
 
-    def perform_comparison(self, name: str, x: Value, y: Value) -> Array:
+    def perform_words(self, operation: WordOperation) -> tuple[Array, ...]:
+        """As Hopper, but wrong at the mutant's site."""
+        mutation = self.mutant.mutation
+        if not isinstance(mutation, WordMutation) or not self._is_here(operation.name):
+            return super().perform_words(operation)
+        self.hits += 1
+        return mutation.perform(operation)
+
+    def outside(self, index: Array, mask: Array, rows: int) -> tuple[Array, Array]:
+        """What a wrong program reads outside of a table: some other row of it."""
+        return (index % rows, mask) if rows else (index, mask & False)
+
+    def perform_comparison(self, name: str, x: Value | Word, y: Value | Word) -> Array:
         """As Hopper, but off by equality at the mutant's site."""
         if self.mutant.mutation is None and name in COMPARISONS and self._is_here(name):
             self.hits += 1
@@ -211,5 +241,3 @@ def survey(program: Callable[..., Any], runs: list[Mapping[str, Any]]) -> Survey
     for arguments in runs:
         surveyor.run(program, arguments)
     return surveyor
-
-

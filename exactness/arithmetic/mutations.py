@@ -14,6 +14,7 @@ from typing import TypeAlias
 from exactness import arrays
 from exactness.arithmetic import orders
 from exactness.arithmetic.base import Arithmetic, Operation
+from exactness.arithmetic.dot_mutations import dot_mutations
 from exactness.arithmetic.ieee import fmax, fmin, reduce_along
 from exactness.arithmetic.orders import Order
 from exactness.arithmetic.value import Value
@@ -264,6 +265,20 @@ def _max_with_nan(arithmetic: Arithmetic, operation: Operation) -> Array:
     return reduce_along(payload, order, axis, _keep_nan(fmax), -math.inf)
 
 
+def _neighbour(step: int) -> Perform:
+    """The rows before or behind; the last and the first one are neighbours."""
+
+    def perform(arithmetic: Arithmetic, operation: Operation) -> Array:
+        (table,) = operation.operands
+        index = operation.attributes["index"] + step
+        attributes = {**operation.attributes, "index": index % max(table.shape[0], 1)}
+        return arithmetic.perform(
+            Operation(operation.name, operation.operands, operation.format, attributes)
+        ).payload
+
+    return perform
+
+
 def mutations(operation: Operation, known: Container[str] = ()) -> Iterator[Mutation]:
     """The mutations that make sense for an operation met in a run.
 
@@ -291,6 +306,11 @@ def mutations(operation: Operation, known: Container[str] = ()) -> Iterator[Muta
         yield Mutation("uncontracted", _uncontracted)
     if name in ("sum", "max"):
         yield from _reductions(operation, known)
+    if name == "dot":
+        yield from (Mutation(*named) for named in dot_mutations(operation))
+    if name == "take":
+        yield Mutation("index_plus_one", _neighbour(1))
+        yield Mutation("index_minus_one", _neighbour(-1))
 
 
 def _constants(operation: Operation) -> Iterator[Mutation]:
@@ -327,4 +347,3 @@ ZERO_SIGN_LOST = Mutation("zero_sign_lost", _zero_sign_lost)
 
 COMPARISONS: Mapping[str, str] = {"lt": "le", "le": "lt", "gt": "ge", "ge": "gt"}
 """A comparison and the one that is off by equality."""
-

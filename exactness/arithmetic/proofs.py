@@ -15,6 +15,7 @@ import numpy as np
 
 from exactness.arithmetic.base import Operation
 from exactness.arithmetic.hopper import SPECIAL
+from exactness.arithmetic.integers import WordOperation
 from exactness.arithmetic.mutants import (
     Mutant,
     Seen,
@@ -25,6 +26,7 @@ from exactness.arithmetic.mutants import (
 )
 from exactness.arithmetic.mutations import NO_ROUNDING, Mutation
 from exactness.arithmetic.value import Value
+from exactness.arithmetic.word_mutations import RING, WIDER, WordMutation
 from exactness.bits import decode, is_nan, unsigned
 from exactness.rounding import host_constant
 
@@ -35,14 +37,29 @@ _ROUNDINGS = ("no_rounding", "toward_zero")
 
 def proved_equal(survey: Survey, mutant: Mutant) -> str | None:
     """The first reason that applies, or None."""
-    seen = survey.seen[mutant.site]
-    if mutant.mutation is None or seen.operation is None:
+    seen, mutation = survey.seen[mutant.site], mutant.mutation
+    if isinstance(mutation, WordMutation):
+        return _wrapped_again(survey, seen, mutation)
+    if mutation is None or not isinstance(seen.operation, Operation):
         return None
     for rule in _RULES:
-        reason = rule(survey, seen, seen.operation, mutant.mutation)
+        reason = rule(survey, seen, seen.operation, mutation)
         if reason is not None:
             return reason
     return None
+
+
+def _wrapped_again(survey: Survey, seen: Seen, mutation: WordMutation) -> str | None:
+    """Sums, differences and products modulo 2^n do not depend on what their operands hold above."""
+    if mutation.name != WIDER or seen.operation is None:
+        return None
+    for site in seen.consumers:
+        consumer = None if site is None else survey.seen[site].operation
+        if not isinstance(consumer, WordOperation) or consumer.name not in RING:
+            return None
+        if consumer.format.bits > seen.operation.format.bits:
+            return None
+    return "the result only goes to sums, differences and products, which wrap it again"
 
 
 def _keeps_its_operand(seen: Seen | None) -> bool:
@@ -72,13 +89,15 @@ def _rounded_again(
         consumer = None if site is None else survey.seen[site]
         if consumer is None or consumer.operation is None:
             return None
+        if consumer.operation.name == "dot":
+            continue  # Each operand is in a register of its own format.
         if consumer.operation.format is not operation.format:
             return None
         if not (_keeps_its_operand(consumer) or consumer.operation.name in SPECIAL):
             return None
     return (
         "the result only goes to operations that round it anyway: adding 0, multiplying by 1, "
-        "special functions"
+        "special functions, tensor cores"
     )
 
 
@@ -103,7 +122,7 @@ def _exact_product(
 def _exhaustive(
     survey: Survey, seen: Seen, operation: Operation, mutation: Mutation
 ) -> str | None:
-    if mutation.name.startswith("contract") or "order" in operation.attributes:
+    if mutation.name.startswith("contract") or {"order", "index"} & set(operation.attributes):
         return None
     count = _exhaustively_equal(seen, mutation)
     return f"equal on all {count:,} inputs of the operation" if count else None
@@ -132,7 +151,9 @@ def _absorbed(survey: Survey, seen: Seen, operation: Operation, mutation: Mutati
 
 def _absorbs(seen: Seen | None) -> bool:
     """Whether a constant is added in every run beside which no subnormal shows."""
-    if seen is None or seen.operation is None or seen.operation.name not in ("add", "sub"):
+    if seen is None or not isinstance(seen.operation, Operation):
+        return False
+    if seen.operation.name not in ("add", "sub"):
         return False
     fmt = seen.operation.format
     least = fmt.smallest_normal * 2.0 ** (fmt.precision + 1)
@@ -185,7 +206,7 @@ _RULES: Sequence[Rule] = (
 
 def _exhaustively_equal(seen: Seen, mutation: Mutation) -> int | None:
     """Number of inputs if one operand varies, has at most 16 bits, and no value of it differs."""
-    if seen.operation is None:
+    if not isinstance(seen.operation, Operation):
         return None
     varying = [i for i, numbers in enumerate(seen.constants) if len(numbers) > 1 or None in numbers]
     if len(varying) != 1 or seen.operation.operands[varying[0]].format.bits > 16:

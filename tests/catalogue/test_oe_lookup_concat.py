@@ -88,6 +88,45 @@ def test_ids_far_outside_give_zeros(equals_reference):
     assert (out[-2, 16:24] != 0).any()
 
 
+def test_parts_around_the_limits_of_32_bits(equals_reference):
+    """Neither the end of a part nor the distance to its first row wraps."""
+    starts = (2**31 - 4, 2**31 - 40, 2**32 - 1, 2**32 - 5)
+    rows = torch.tensor(starts) + torch.arange(-1, 53)[:, None]
+    out = equals_reference(LOOKUP, ids=rows, **named(tables(8)), starts=starts)
+    for branch, vocabulary in enumerate(VOCABULARIES):
+        found = (out[:, 8 * branch : 8 * branch + 8] != 0).any(dim=1)
+        assert found.tolist() == [0 <= row < vocabulary for row in range(-1, 53)]
+
+
+@pytest.fixture
+def far_apart(tmp_path):
+    """Make a tensor whose elements lie far apart, in a file that has only the pages in use."""
+
+    def make(values, strides):
+        path = tmp_path / str(len(list(tmp_path.iterdir())))
+        path.touch()
+        last = sum((size - 1) * step for size, step in zip(values.shape, strides, strict=True))
+        spread = torch.from_file(str(path), shared=True, size=last + 1, dtype=values.dtype)
+        return spread.as_strided(values.shape, strides).copy_(values)
+
+    return make
+
+
+@pytest.mark.parametrize("strides", [(2**31 + 64, 1), (1, 2**31 + 64), (2**30, 1)])
+def test_tables_of_more_than_2_31_elements(equals_reference, far_apart, strides):
+    parts = tables(3, (4, 4, 4, 4))
+    parts[2] = far_apart(parts[2], strides)
+    ids = torch.tensor([0, 1, 2, 3, 4])[:, None].expand(5, 4)
+    out = equals_reference(LOOKUP, ids=ids, **named(parts))
+    assert (out[:4] != 0).all()
+    equals_reference(FUSED, **fused(9, **named(parts)))
+
+
+@pytest.mark.parametrize("strides", [(2**31 + 64, 1), (1, 2**30)])
+def test_ids_that_lie_far_apart(equals_reference, far_apart, strides):
+    equals_reference(LOOKUP, ids=far_apart(ids_of(2), strides), **named(tables()))
+
+
 def test_the_bits_of_special_values_are_copied(kernel):
     patterns = torch.tensor([0x8000, 0x7F80, 0xFF80, 0x0001, 0x807F, 0x7F7F]).to(torch.int16)
     part = patterns.view(torch.bfloat16)[None]
