@@ -89,17 +89,15 @@ def check_own_elements(name: str, x: torch.Tensor) -> None:
             spanned += stride * (size - 1)
 
 
-_BLOCKS = (64, 256, 1024)
+_BLOCKS = (64, 128, 256, 1024)
+"""Columns of a tile: all of a short row; few values, few compiles."""
 
+_TILE = 1024
+"""Elements of a tile: 8 a thread, a vector of 16-bit floats."""
 
-def block_of(cols: int) -> int:
-    """Columns a program handles: all of a short row, at most 1024; few values, few compiles."""
-    return next((block for block in _BLOCKS if cols <= block), _BLOCKS[-1])
+WARPS = 4
 
-
-def warps(block: int) -> int:
-    """Warps of a program, so that a thread has the 8 elements of a vector of 16-bit floats."""
-    return max(block // 256, 1)
+_MAX_ROWS = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -122,6 +120,39 @@ class Walk:
     aligned: bool
     unit: tuple[bool, ...]
 
+    @property
+    def rows(self) -> int:
+        """Rows in all."""
+        return self.outer * self.middle
+
+    @property
+    def block(self) -> int:
+        """Columns of a tile."""
+        return next((block for block in _BLOCKS if self.cols <= block), _BLOCKS[-1])
+
+    @property
+    def rows_of_tile(self) -> int:
+        """Rows of a tile."""
+        return 1 if self.rows == 1 else _TILE // self.block
+
+    @property
+    def programs(self) -> int:
+        """Tiles in all."""
+        return -(-self.rows // self.rows_of_tile) * -(-self.cols // self.block)
+
+    @property
+    def constants(self) -> dict[str, object]:
+        """The compile-time constants of `_rows`. Only what is split needs divisions."""
+        one_block = self.cols <= self.block
+        return {
+            "UNIT": self.unit,
+            "ALIGN": VECTOR if self.aligned else 1,
+            "ROWS": self.rows_of_tile,
+            "BLOCK": self.block,
+            "SPLIT": "rows" if one_block else "columns" if self.rows == 1 else "both",
+            "FLAT": self.outer == 1,
+        }
+
 
 def walk(**tensors: torch.Tensor) -> Walk:
     """Merge the dimensions of tensors of one shape as far as all their strides allow.
@@ -139,6 +170,11 @@ def walk(**tensors: torch.Tensor) -> Walk:
         )
     padded = [(1, (0,) * len(tensors))] * (MAX_DIMS - len(dims)) + dims
     (outer, o), (middle, m), (cols, c) = padded
+    if outer > 1 and outer * middle > _MAX_ROWS:
+        raise ValueError(
+            f"{next(iter(tensors))}: {outer * middle} rows that cannot be merged are not accepted; "
+            f"at most {_MAX_ROWS} are"
+        )
     aligned = all(_is_aligned(x, cols, (o[i], m[i]), c[i]) for i, x in enumerate(tensors.values()))
     strides = tuple(zip(o, m, c, strict=True))
     return Walk(outer, middle, cols, strides, aligned, tuple(s == 1 for s in c))

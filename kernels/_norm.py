@@ -32,10 +32,13 @@ def mul_f32(x, y):
 
 
 @triton.jit
-def place(heads, ROWS: tl.constexpr):
-    """Row, token and head of the rows of this program, int64 [ROWS]."""
+def place(heads, ROWS: tl.constexpr, FLAT: tl.constexpr):
+    """Row, token and head of the rows of this program, int64 [ROWS]; FLAT: one head a token."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    return row, row // heads, row % heads
+    if FLAT:
+        return row, row, row * 0
+    else:
+        return row, row // heads, row % heads
 
 
 @triton.jit
@@ -46,15 +49,6 @@ def pointers(ptr, token, head, col, strides, UNIT: tl.constexpr, ALIGN: tl.const
         return tl.multiple_of(row[:, None] + col[None, :], (1, ALIGN))
     else:
         return row[:, None] + col[None, :].to(tl.int64) * strides[2]
-
-
-@triton.jit
-def columns(ptr, col, stride, UNIT: tl.constexpr, ALIGN: tl.constexpr):
-    """The same for one row [columns]."""
-    if UNIT:
-        return tl.multiple_of(ptr + col, (ALIGN,))
-    else:
-        return ptr + col.to(tl.int64) * stride
 
 
 def check_rows(name: str, x: object, ranks: tuple[int, ...]) -> torch.Tensor:
@@ -96,11 +90,17 @@ def padded(n: int) -> int:
     return max(triton.next_power_of_2(n), LANES if n <= LANES else THREADS)
 
 
-def row_strides(x: torch.Tensor) -> tuple[int, int, int]:
-    """Elements from token to token, head to head, column to column; 2-D has one head."""
-    if x.ndim == 2:
-        return x.stride(0), 0, x.stride(1)
-    return x.stride(0), x.stride(1), x.stride(2)
+def row_strides(x: torch.Tensor, flat: bool) -> tuple[int, int, int]:
+    """Elements from token to token, head to head, column to column; `flat` has one head a token."""
+    step = x.stride(0) if x.shape[1] == 1 else x.stride(-2)
+    return (step, 0, x.stride(-1)) if flat else x.stride()
+
+
+def are_flat(*tensors: torch.Tensor) -> bool:
+    """Whether rows are evenly spaced in every tensor: no division finds token and head."""
+    return all(
+        x.ndim == 2 or x.shape[1] == 1 or x.stride(0) == x.shape[1] * x.stride(1) for x in tensors
+    )
 
 
 def unit(x: torch.Tensor) -> bool:

@@ -31,11 +31,11 @@ def hashes(token, g2, g3, token_vocabulary):
 
 
 @triton.jit
-def copy_row(
-    table_ptr,
-    row,
-    start,
-    n_rows,
+def copy_rows(
+    table_ptrs,
+    buckets,
+    starts,
+    rows,
     strides,
     out_ptr,
     width,
@@ -44,25 +44,31 @@ def copy_row(
     COLUMNS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Copy this program's part of a table's row, given by its number in the whole table (int64).
+    """Copy this program's part of a row of each table, given by its number in the whole table.
 
-    The table holds the rows from `start` on; other rows are zeros.
+    A table holds the rows from its start on; other rows are zeros. All are loaded before one is
+    stored, so that they are on their way together.
     """
     first = tl.program_id(1) * BLOCK
     lane = tl.arange(0, BLOCK)
     mask = lane < tl.multiple_of(width - first, COLUMNS)
-    here = (row >= start) & (row < start + n_rows)
-    table_row = table_ptr + (row - start) * strides[0]
-    out_at = tl.multiple_of(out_ptr + first + lane, (ALIGN,))
-    if UNIT:
-        at = tl.multiple_of(table_row + first + lane, (ALIGN,))
-    else:
-        at = table_row + (first + lane).to(tl.int64) * strides[1]
-    tl.store(out_at, tl.load(at, mask=mask & here, other=0.0), mask=mask)
+    found = ()
+    for branch in tl.static_range(4):
+        local = buckets[branch].to(tl.int64) - starts[branch]
+        here = (local >= 0) & (local < rows[branch])
+        table_row = table_ptrs[branch] + local * strides[branch][0]
+        if UNIT:
+            at = tl.multiple_of(table_row + first + lane, (ALIGN,))
+        else:
+            at = table_row + (first + lane).to(tl.int64) * strides[branch][1]
+        found += (tl.load(at, mask=mask & here, other=0.0),)
+    for branch in tl.static_range(4):
+        out_at = tl.multiple_of(out_ptr + branch * width + first + lane, (ALIGN,))
+        tl.store(out_at, found[branch], mask=mask)
 
 
 def layout(tables: Sequence[torch.Tensor]) -> dict[str, int | bool]:
-    """The compile-time constants of `copy_row`, and the warps, for these tables."""
+    """The compile-time constants of `copy_rows` for these tables."""
     width = tables[0].shape[1]
     unit = all(table.stride(1) == 1 for table in tables)
     starts = [byte for x in tables for byte in (x.data_ptr(), x.stride(0) * x.element_size())]
@@ -73,8 +79,12 @@ def layout(tables: Sequence[torch.Tensor]) -> dict[str, int | bool]:
         "ALIGN": VECTOR if aligned else 1,
         "COLUMNS": _COLUMNS if aligned else 1,
         "BLOCK": block,
-        "num_warps": block // 256 or 1,
     }
+
+
+def warps(block: int) -> int:
+    """Warps of a program, so that a thread has a vector of each row."""
+    return max(block // 256, 1)
 
 
 def check_tables(device: torch.device, *tables: object) -> list[torch.Tensor]:

@@ -5,10 +5,13 @@ fma(sum, f32(1/n), eps), the root rsqrt.approx.ftz.
 """
 
 import enum
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+
+from exactness.launching import Launch
 
 from ._host import check_number
 from ._layout import f32_constant
@@ -20,9 +23,9 @@ from ._norm import (
     WARPS,
     add_f32,
     are_aligned,
+    are_flat,
     check_beside,
     check_rows,
-    columns,
     mul_f32,
     padded,
     place,
@@ -31,6 +34,7 @@ from ._norm import (
     unit,
 )
 from ._squares import inverse_rms
+from ._start import options, start
 
 MAX_COLUMNS = 8192
 
@@ -117,8 +121,11 @@ def _rms_norm_kernel(
     WARPS: tl.constexpr,
     CONTRACT: tl.constexpr,
     RESIDUAL_AFTER: tl.constexpr,
+    FLAT: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
-    row, token, head = place(heads, ROWS)
+    start(EARLY)
+    row, token, head = place(heads, ROWS, FLAT)
     slot = tl.arange(0, BLOCK)
     if BLOCK == 32:
         # Up to 32 columns share one warp: the upper half of the row starts at lane 16.
@@ -129,10 +136,11 @@ def _rms_norm_kernel(
         # Says that whole vectors are inside or outside, where ALIGN promises them.
         inside = slot < (n_cols // COLUMNS * COLUMNS if ALIGN > 1 else n_cols)
     mask = (row < n_rows)[:, None] & inside[None, :]
-    weight = tl.load(columns(weight_ptr, col, weight_stride, UNIT, ALIGN), mask=inside, other=0.0)
-    weight = weight[None, :]
     x_at = pointers(x_ptr, token, head, col, x_strides, UNIT, ALIGN)
     h = tl.load(x_at, mask=mask, other=0.0).to(tl.float32)
+    # A row for each of x, so that a thread loads what it needs.
+    weight_at = pointers(weight_ptr, token, head, col, (0, 0, weight_stride), UNIT, ALIGN)
+    weight = tl.load(weight_at, mask=mask, other=0.0)
     if residual_ptr is not None:
         residual_at = pointers(residual_ptr, token, head, col, residual_strides, UNIT, ALIGN)
         h = add_f32(h, tl.load(residual_at, mask=mask, other=0.0).to(tl.float32))
@@ -152,7 +160,7 @@ def _rms_norm_kernel(
         tl.store(pointers(residual_out_ptr, row, head, col, new, True, ALIGN), out, mask=mask)
 
 
-def launch(
+def planned(
     x: torch.Tensor,
     residual: torch.Tensor | None,
     weight: torch.Tensor,
@@ -161,8 +169,11 @@ def launch(
     residual_after: bool,
     f32_copy: bool,
     out_dtype: torch.dtype | None = None,
-) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-    """The result (as `x` if `out_dtype` is None), the new residual and the f32 copy, if any."""
+) -> Launch[Any]:
+    """The launch that returns the result (as `x` if `out_dtype` is None), alone or in a tuple.
+
+    In the tuple the new residual and the f32 copy follow, if there are any.
+    """
     n = _checked(x, weight, eps, contract)
     out = torch.empty(x.shape, dtype=out_dtype or x.dtype, device=x.device)
     out_f32 = torch.empty(x.shape, dtype=torch.float32, device=x.device) if f32_copy else None
@@ -171,13 +182,20 @@ def launch(
         as_x = residual_after or contract is Contract.PREVIOUS_PRECISION
         dtype = x.dtype if as_x else residual.dtype
         residual_out = torch.empty(x.shape, dtype=dtype, device=x.device)
+    results = [each for each in (out, residual_out, out_f32) if each is not None]
+    returns = tuple(results) if len(results) > 1 else out
     if out.numel() == 0:
-        return out, residual_out, out_f32
+        return Launch(returns)
     given = [x, weight] if residual is None else [x, weight, residual]
     block = padded(n)
     rows = max(1, 512 // block)
     n_rows = x.numel() // n
-    _rms_norm_kernel[(triton.cdiv(n_rows, rows),)](
+    programs = triton.cdiv(n_rows, rows)
+    flat = are_flat(x) if residual is None else are_flat(x, residual)
+    return Launch(
+        returns,
+        _rms_norm_kernel,
+        (programs,),
         x,
         residual,
         weight,
@@ -190,8 +208,8 @@ def launch(
         1.0 / n,
         f32_constant(eps),
         1 if x.ndim == 2 else x.shape[1],
-        row_strides(x),
-        (0, 0, 0) if residual is None else row_strides(residual),
+        row_strides(x, flat),
+        (0, 0, 0) if residual is None else row_strides(residual, flat),
         weight.stride(0),
         UNIT=all(map(unit, given)),
         ALIGN=VECTOR if block > 32 and are_aligned(*given) else 1,
@@ -202,10 +220,9 @@ def launch(
         WARPS=min(WARPS, max(block // LANES, 1)),
         CONTRACT=contract.value,
         RESIDUAL_AFTER=residual is not None and residual_after,
-        num_warps=WARPS,
-        enable_fp_fusion=False,
+        FLAT=flat,
+        **options(programs, x, WARPS),
     )
-    return out, residual_out, out_f32
 
 
 def _checked(x: torch.Tensor, weight: torch.Tensor, eps: float, contract: Contract) -> int:

@@ -20,47 +20,53 @@ def rotated(x1, x2, cos, sin):
 
 
 @triton.jit
-def rotate_in_place(
-    x_ptr,
-    strides,
-    n_heads,
+def pairs(
+    q_ptr,
+    k_ptr,
+    q_strides,
+    k_strides,
+    q_heads,
+    begin,
+    end,
     block,
     first,
     half,
-    table_ptr,
-    row,
-    n_rows,
-    stride_row,
     HALF: tl.constexpr,
     ALIGN: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Rotate a block of one token's pairs, which are numbered head by head.
+    """A block of one token's pairs: where both elements lie, which pair of a head, which exist.
 
-    Where the table has no such row the result is NaN. Rows of the table and halves of heads start
-    at `ALIGN` bytes.
+    Heads are numbered, those of k after those of q; pairs head by head, from the head `begin` up
+    to `end`. Halves of heads start at `ALIGN` bytes.
     """
     size = HALF if HALF > 0 else half
     number = block * BLOCK + tl.arange(0, BLOCK)
-    head = number // size
+    head = begin + number // size
     pair = number % size
-    mask = head < n_heads
+    of_q = head < q_heads
+    q_row = q_ptr + head.to(tl.int64) * q_strides[1]
+    k_row = k_ptr + (head - q_heads).to(tl.int64) * k_strides[1]
+    col1 = (first + pair).to(tl.int64)
+    col2 = (first + size + pair).to(tl.int64)
+    x1_at = tl.where(of_q, q_row + col1 * q_strides[2], k_row + col1 * k_strides[2])
+    x2_at = tl.where(of_q, q_row + col2 * q_strides[2], k_row + col2 * k_strides[2])
+    return tl.multiple_of(x1_at, (ALIGN,)), tl.multiple_of(x2_at, (ALIGN,)), pair, head < end
+
+
+@triton.jit
+def turned(
+    x1, x2, pair, mask, row, half, table_ptr, n_rows, stride_row,
+    HALF: tl.constexpr, ALIGN: tl.constexpr,
+):  # fmt: skip
+    """Pairs turned by a row of the table; NaN where there is none. Rows start at `ALIGN` bytes."""
+    size = HALF if HALF > 0 else half
     exists = mask & (row >= 0) & (row < n_rows)
     table_row = table_ptr + row * stride_row
-    cos_at = tl.multiple_of(table_row + pair, (ALIGN,))
+    cos = tl.load(tl.multiple_of(table_row + pair, (ALIGN,)), mask=exists, other=float("nan"))
     sin_at = tl.multiple_of(table_row + (size + pair), (ALIGN,))
-    cos = tl.load(cos_at, mask=exists, other=float("nan"))
     sin = tl.load(sin_at, mask=exists, other=float("nan"))
-
-    offset1 = head.to(tl.int64) * strides[1] + (first + pair).to(tl.int64) * strides[2]
-    offset2 = head.to(tl.int64) * strides[1] + (first + size + pair).to(tl.int64) * strides[2]
-    x1_at = tl.multiple_of(x_ptr + offset1, (ALIGN,))
-    x2_at = tl.multiple_of(x_ptr + offset2, (ALIGN,))
-    x1 = tl.load(x1_at, mask=mask, other=0.0).to(tl.float32)
-    x2 = tl.load(x2_at, mask=mask, other=0.0).to(tl.float32)
-    rotated1, rotated2 = rotated(x1, x2, cos, sin)
-    tl.store(x1_at, rotated1.to(x_ptr.dtype.element_ty), mask=mask)
-    tl.store(x2_at, rotated2.to(x_ptr.dtype.element_ty), mask=mask)
+    return rotated(x1.to(tl.float32), x2.to(tl.float32), cos, sin)
 
 
 def halves_aligned(cos_sin: torch.Tensor, *tensors: torch.Tensor) -> bool:

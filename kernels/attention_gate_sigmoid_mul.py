@@ -19,11 +19,13 @@ from exactness.bits import Bits, encode
 from exactness.claim import Bench, Claim, Equivalent, Exhaustive
 from exactness.formats import bf16, f16, f32
 from exactness.inputs import Inputs, Layout, Tensor
+from exactness.launching import Launch, launcher
 
 from . import _reasons as reasons
-from ._layout import VECTOR, block_of, check_float_tensor, check_own_elements, walk, warps
+from ._layout import WARPS, check_float_tensor, check_own_elements, walk
 from ._math import sigmoid_approx
-from ._rows import inside, place, pointers
+from ._rows import place, pointers, starts
+from ._start import options, start
 
 ONCE: tl.constexpr = tl.constexpr(1)
 TWICE: tl.constexpr = tl.constexpr(2)
@@ -31,12 +33,13 @@ TWICE: tl.constexpr = tl.constexpr(2)
 
 
 @triton.jit(
-    do_not_specialize=["middle", "cols"],
+    do_not_specialize=["rows", "middle", "cols"],
     do_not_specialize_on_alignment=["gate_ptr", "value_ptr"],
 )
 def _sigmoid_mul_kernel(
     gate_ptr,
     value_ptr,
+    rows,
     middle,
     cols,
     gate_strides,
@@ -44,28 +47,35 @@ def _sigmoid_mul_kernel(
     PER_ROW: tl.constexpr,
     UNIT: tl.constexpr,
     ALIGN: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    SPLIT: tl.constexpr,
+    FLAT: tl.constexpr,
     ROUNDINGS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
-    outer, mid, start = place(middle, cols, BLOCK)
-    lane = tl.arange(0, BLOCK)
-    mask = inside(cols, start, lane, ALIGN)
-    value_at = pointers(value_ptr, outer, mid, start, lane, value_strides, UNIT[1], ALIGN)
+    start(EARLY)
+    row, col, mask = place(rows, cols, ROWS, BLOCK, SPLIT, ALIGN)
+    value_at = pointers(value_ptr, row, col, middle, value_strides, FLAT, UNIT[1], ALIGN)
     dtype: tl.constexpr = value_ptr.dtype.element_ty
 
+    value = tl.load(value_at, mask=mask, other=0.0).to(tl.float32)
     if PER_ROW:
-        gate = tl.load(gate_ptr + outer * gate_strides[0] + mid * gate_strides[1])
+        gate_at = starts(gate_ptr, row, middle, gate_strides, FLAT)
+        gate = tl.load(gate_at, mask=row < rows, other=0.0)
     else:
-        gate_at = pointers(gate_ptr, outer, mid, start, lane, gate_strides, UNIT[0], ALIGN)
+        gate_at = pointers(gate_ptr, row, col, middle, gate_strides, FLAT, UNIT[0], ALIGN)
         gate = tl.load(gate_at, mask=mask, other=0.0)
     gate = sigmoid_approx(gate.to(tl.float32))
     if ROUNDINGS == TWICE:
         gate = gate.to(dtype).to(tl.float32)
-    value = tl.load(value_at, mask=mask, other=0.0).to(tl.float32)
+    if PER_ROW:
+        gate = gate[:, None]
     tl.store(value_at, (gate * value).to(dtype), mask=mask)
 
 
-def attention_gate_sigmoid_mul(gate: torch.Tensor, value: torch.Tensor) -> None:
+@launcher
+def attention_gate_sigmoid_mul(gate: torch.Tensor, value: torch.Tensor) -> Launch[None]:
     """Multiply `value` in place by sigmoid(gate), the sigmoid rounded before the product.
 
     Args:
@@ -77,10 +87,11 @@ def attention_gate_sigmoid_mul(gate: torch.Tensor, value: torch.Tensor) -> None:
         TypeError: wrong dtype.
         ValueError: wrong layout, shape or device, or elements of `value` that overlap.
     """
-    _launch(gate, value, TWICE.value)
+    return _planned(gate, value, TWICE.value)
 
 
-def attention_gate_sigmoid_mul_once(gate: torch.Tensor, value: torch.Tensor) -> None:
+@launcher
+def attention_gate_sigmoid_mul_once(gate: torch.Tensor, value: torch.Tensor) -> Launch[None]:
     """The same with one rounding: the product is taken in f32.
 
     Args:
@@ -92,10 +103,10 @@ def attention_gate_sigmoid_mul_once(gate: torch.Tensor, value: torch.Tensor) -> 
         TypeError: wrong dtype.
         ValueError: wrong layout, shape or device, or elements of `value` that overlap.
     """
-    _launch(gate, value, ONCE.value)
+    return _planned(gate, value, ONCE.value)
 
 
-def _launch(gate: torch.Tensor, value: torch.Tensor, roundings: int) -> None:
+def _planned(gate: torch.Tensor, value: torch.Tensor, roundings: int) -> Launch[None]:
     check_float_tensor("value", value)
     check_float_tensor("gate", gate, (value.dtype,))
     if gate.device != value.device:
@@ -106,23 +117,23 @@ def _launch(gate: torch.Tensor, value: torch.Tensor, roundings: int) -> None:
             f"{tuple(value.shape)} the same or {(*value.shape[:-1], 1)} is"
         )
     if value.numel() == 0:
-        return
+        return Launch(None)
     check_own_elements("value", value)
     way = walk(gate=gate.expand(value.shape), value=value)
-    block = block_of(way.cols)
-    _sigmoid_mul_kernel[(way.outer * way.middle * triton.cdiv(way.cols, block),)](
+    return Launch(
+        None,
+        _sigmoid_mul_kernel,
+        (way.programs,),
         gate,
         value,
+        way.rows,
         way.middle,
         way.cols,
         *way.strides,
         PER_ROW=way.strides[0][2] == 0,
-        UNIT=way.unit,
-        ALIGN=VECTOR if way.aligned else 1,
-        BLOCK=block,
         ROUNDINGS=roundings,
-        num_warps=warps(block),
-        enable_fp_fusion=False,
+        **way.constants,
+        **options(way.programs, value, WARPS),
     )
 
 
@@ -150,8 +161,9 @@ _TINY = Equivalent(
 )
 _BENCH = Bench(
     name="attention_gate_sigmoid_mul",
-    sizes={"tokens": 512, "heads": 6, "dim": 256},
-    bytes=2 * 512 * 6 * 256 * 2 + 512 * 6 * 2,
+    sizes={"tokens": "tokens", "heads": 6, "dim": 256},
+    bytes="2*2*tokens*heads*dim+2*tokens*heads",
+    against={"chain": "_torch_chains:attention_gate_sigmoid_mul"},
 )
 
 CLAIM = Claim(

@@ -17,9 +17,12 @@ import triton.language as tl
 from exactness.claim import Bench, Claim
 from exactness.formats import f32
 from exactness.inputs import Inputs, Tensor
+from exactness.launching import Launch, launcher
 
 from ._host import check_tensor
 from ._layout import VECTOR
+from ._math import maximum
+from ._start import options, start
 
 _GROUP = 128
 _MAX_EXPERTS = 1024
@@ -31,14 +34,14 @@ _NEVER: tl.constexpr = tl.constexpr(-(2**31))
 @triton.jit
 def _key(x):
     """An int32 that is ordered as the number is; NaN is below −∞, −0 equals +0."""
-    bits = tl.where(x == 0.0, 0, x.to(tl.int32, bitcast=True))
+    bits = (x + 0.0).to(tl.int32, bitcast=True)  # −0 becomes +0
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
     return tl.where(x == x, ordered, _NEVER)
 
 
 @triton.jit
 def _without_nan(score):
-    return tl.where(score == score, score, float("-inf"))
+    return maximum(score, float("-inf"))
 
 
 @triton.jit(
@@ -58,7 +61,9 @@ def _expert_bias_topk_kernel(
     UNIT: tl.constexpr,
     ALIGN: tl.constexpr,
     BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    start(EARLY)
     row = tl.program_id(0).to(tl.int64)
     experts = groups * 128
     a_lane = groups * 4
@@ -95,9 +100,10 @@ def _expert_bias_topk_kernel(
     tl.store(ids_ptr + out, tl.where(found, index, experts + 1).to(tl.int64), mask=mask)
 
 
+@launcher
 def expert_bias_topk(
     scores: torch.Tensor, bias: torch.Tensor, topk: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> Launch[tuple[torch.Tensor, torch.Tensor]]:
     """Select the experts of each row by score + bias, with WeLM's bits and order.
 
     Args:
@@ -131,14 +137,17 @@ def expert_bias_topk(
     weights = torch.empty((rows, topk), dtype=torch.float32, device=scores.device)
     ids = torch.empty((rows, topk), dtype=torch.int64, device=scores.device)
     if not rows:
-        return weights, ids
+        return Launch((weights, ids))
     unit = scores.stride(1) == bias.stride(0) == 1
     aligned = all(
         byte % VECTOR == 0 for byte in (scores.data_ptr(), bias.data_ptr(), 4 * scores.stride(0))
     )
     block = triton.next_power_of_2(experts)
     # One warp a row: both reductions of a selection stay in it.
-    _expert_bias_topk_kernel[(rows,)](
+    return Launch(
+        (weights, ids),
+        _expert_bias_topk_kernel,
+        (rows,),
         scores,
         bias,
         weights,
@@ -151,10 +160,8 @@ def expert_bias_topk(
         UNIT=unit,
         ALIGN=VECTOR if unit and aligned else 1,
         BLOCK=block,
-        num_warps=1,
-        enable_fp_fusion=False,
+        **options(rows, scores, 1),
     )
-    return weights, ids
 
 
 def _check_topk(topk: object) -> None:
@@ -192,9 +199,10 @@ CLAIM = Claim(
     bench=[
         Bench(
             name="expert_bias_topk",
-            sizes={"rows": 512, "groups": 4},
-            bytes=512 * 512 * 4 + 512 * 4 + 512 * 10 * (4 + 8),
-            flops=512 * 512,
+            sizes={"rows": "tokens", "groups": 4},
+            bytes="4*rows*128*groups+4*128*groups+rows*topk*12",
+            flops="rows*128*groups",
+            against={"chain": "_torch_chains:expert_bias_topk"},
         )
     ],
 )

@@ -7,36 +7,21 @@ rsqrt.approx.ftz.
 Baseline: WeLM's Triton kernel as compiled with fusion on (`references/k_rms_norm.py`).
 """
 
-import math
-
 import torch
 import triton
 import triton.language as tl
 
-from exactness.claim import Bench, Claim, Equivalent
+from exactness.claim import Bench, Claim
 from exactness.formats import bf16, f16, f32
 from exactness.inputs import Inputs, Tensor
+from exactness.launching import Launch, launcher
 
+from ._heads import EPS, HEADS, UNCONTRACTED_MEAN, check_heads, tile
 from ._host import check_number
 from ._layout import f32_constant
-from ._norm import (
-    LANES,
-    THREADS,
-    VECTOR,
-    WARPS,
-    are_aligned,
-    check_beside,
-    check_rows,
-    columns,
-    place,
-    pointers,
-    row_strides,
-    unit,
-)
+from ._norm import VECTOR, WARPS, are_aligned, are_flat, place, pointers, row_strides, unit
 from ._squares import inverse_rms
-
-HEADS = (1, 8)
-HEAD_DIMS = (16, 32, 64, 128, 256, 512)
+from ._start import options, start
 
 
 @triton.jit(
@@ -59,20 +44,28 @@ def _k_rms_norm_kernel(
     SIZE: tl.constexpr,
     LANES: tl.constexpr,
     WARPS: tl.constexpr,
+    FLAT: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
-    row, token, head = place(heads, ROWS)
+    start(EARLY)
+    row, token, head = place(heads, ROWS, FLAT)
     col = tl.arange(0, HEAD_DIM)
     mask = (row < n_rows)[:, None]
-    weight = tl.load(columns(weight_ptr, col, weight_stride, UNIT, ALIGN)).to(tl.float32)
     x_at = pointers(x_ptr, token, head, col, x_strides, UNIT, ALIGN)
     x = tl.load(x_at, mask=mask, other=0.0).to(tl.float32)
+    # A row for each of x, so that a thread loads what it needs.
+    weight_at = pointers(weight_ptr, token, head, col, (0, 0, weight_stride), UNIT, ALIGN)
+    weight = tl.load(weight_at, mask=mask, other=0.0).to(tl.float32)
     normal = x * inverse_rms(x, 1.0 / HEAD_DIM, eps, SIZE, LANES, WARPS)
-    out = normal * weight[None, :]
+    out = normal * weight
     out_at = out_ptr + row[:, None] * HEAD_DIM + col[None, :]
     tl.store(out_at, out.to(out_ptr.dtype.element_ty), mask=mask)
 
 
-def k_rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+@launcher
+def k_rms_norm(
+    x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5
+) -> Launch[torch.Tensor]:
     """Normalise each head by its root mean square and scale it by the weight.
 
     Args:
@@ -88,70 +81,50 @@ def k_rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5) -> torc
         TypeError: wrong dtype or type of an argument.
         ValueError: wrong rank, layout, shape or device.
     """
-    return _launch(x, weight, eps)
+    return _planned(x, weight, eps)
 
 
-def k_rms_norm_unrounded(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+@launcher
+def k_rms_norm_unrounded(
+    x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5
+) -> Launch[torch.Tensor]:
     """`k_rms_norm` before its last rounding, f32."""
-    return _launch(x, weight, eps, torch.float32)
+    return _planned(x, weight, eps, torch.float32)
 
 
-def _launch(
+def _planned(
     x: torch.Tensor, weight: torch.Tensor, eps: float, out_dtype: torch.dtype | None = None
-) -> torch.Tensor:
-    heads, head_dim = _checked(x, weight)
+) -> Launch[torch.Tensor]:
+    check_heads("x", x, weight)
     check_number("eps", eps)
     out = torch.empty(x.shape, dtype=out_dtype or x.dtype, device=x.device)
     if out.numel() == 0:
-        return out
-    elements = triton.next_power_of_2(heads) * head_dim
-    size = min(max(elements // THREADS, 1), VECTOR // x.element_size())
-    lanes = min(LANES, head_dim // size)
-    rows = 1024 // head_dim
-    n_rows = x.shape[0] * heads
-    _k_rms_norm_kernel[(triton.cdiv(n_rows, rows),)](
+        return Launch(out)
+    constants = tile(x)
+    n_rows = x.shape[0] * x.shape[1]
+    programs = triton.cdiv(n_rows, constants["ROWS"])
+    flat = are_flat(x)
+    return Launch(
+        out,
+        _k_rms_norm_kernel,
+        (programs,),
         x,
         weight,
         out,
         n_rows,
         f32_constant(eps),
-        heads,
-        row_strides(x),
+        x.shape[1],
+        row_strides(x, flat),
         weight.stride(0),
         UNIT=unit(x) and unit(weight),
         ALIGN=VECTOR if are_aligned(x, weight) else 1,
-        ROWS=rows,
-        HEAD_DIM=head_dim,
-        SIZE=size,
-        LANES=lanes,
-        WARPS=min(WARPS, head_dim // (size * lanes)),
-        num_warps=WARPS,
-        enable_fp_fusion=False,
+        FLAT=flat,
+        **constants,
+        **options(programs, x, WARPS),
     )
-    return out
-
-
-def _checked(x: torch.Tensor, weight: torch.Tensor) -> tuple[int, int]:
-    """Heads and head_dim, all tensors being accepted."""
-    _, heads, head_dim = check_rows("x", x, (3,)).shape
-    if not HEADS[0] <= heads <= HEADS[1]:
-        raise ValueError(f"x: {heads} heads are not accepted; {HEADS[0]} to {HEADS[1]} are")
-    if head_dim not in HEAD_DIMS:
-        accepted = ", ".join(map(str, HEAD_DIMS))
-        raise ValueError(f"x: head_dim {head_dim} is not accepted; {accepted} are")
-    check_beside("weight", check_rows("weight", weight, (1,)), x, (head_dim,))
-    return heads, head_dim
 
 
 _SIZES = {"tokens": (0, 40), "heads": HEADS, "log_dim": (4, 9)}
-_EPS = (1e-5, 1e-6, 0.0, 1.0 + 2**-24 + 2**-50)
-
-
-def _subnormal_means_do_not_show() -> bool:
-    """Every divisor is a power of two, and eps is 0 or has no bit that a subnormal can reach."""
-    exact = all(math.frexp(head_dim)[0] == 0.5 for head_dim in HEAD_DIMS)
-    return exact and all(eps == 0 or eps > 2.0**-126 * 2**25 for eps in _EPS)
-
 
 CLAIM = Claim(
     kernel=k_rms_norm,
@@ -163,7 +136,7 @@ CLAIM = Claim(
             "x": Tensor("format", ("tokens", "heads", "2**log_dim")),
             "weight": Tensor("weight_format", ("2**log_dim",)),
         },
-        {"eps": _EPS},
+        {"eps": EPS},
         {"format": (f32, bf16, f16), "weight_format": (bf16, f32, f16)},
     ),
     unrounded=k_rms_norm_unrounded,
@@ -175,18 +148,17 @@ CLAIM = Claim(
     ],
     parameters={"eps": 1e-5},
     allows=("fma", "rsqrt.approx.ftz"),
-    equivalent={
-        "inverse_rms:mean_eps=fma(normal) uncontracted": Equivalent(
-            "1 / head_dim is a power of two, so that the product is exact or subnormal; an eps of "
-            "the claim absorbs a subnormal, and the root flushes it where eps is 0",
-            _subnormal_means_do_not_show,
-        )
-    },
+    equivalent={"inverse_rms:mean_eps=fma(normal) uncontracted": UNCONTRACTED_MEAN},
     bench=[
         Bench(
             name="k_rms_norm",
-            sizes={"tokens": 512, "heads": 1, "log_dim": 8},
-            bytes=2 * 512 * 256 * 2 + 256 * 2,
+            sizes={"tokens": "tokens", "heads": 1, "log_dim": 8, "format": "bf16"},
+            bytes="2*2*tokens*heads*2**log_dim+2*2**log_dim",
+            against={
+                "chain": "_torch_chains:k_rms_norm",
+                "torch": "_torch_chains:rms_norm_fused",
+                "liger": "_torch_chains:rms_norm_liger",
+            },
         )
     ],
 )

@@ -16,8 +16,10 @@ import triton.language as tl
 from exactness.claim import Bench, Claim
 from exactness.formats import INTEGERS
 from exactness.inputs import Inputs, IntegerTensor
+from exactness.launching import Launch, launcher
 
 from ._oe import BRANCHES, check_integer, check_integers, check_tokens, hashes
+from ._start import options, start
 
 _BLOCK = 128
 
@@ -26,8 +28,16 @@ _BLOCK = 128
     do_not_specialize=["tokens", "token_vocabulary"], do_not_specialize_on_alignment=["out_ptr"]
 )
 def _oe_hash_kernel(
-    token_ptrs, strides, tokens, token_vocabulary, vocabularies, out_ptr, BLOCK: tl.constexpr
+    token_ptrs,
+    strides,
+    tokens,
+    token_vocabulary,
+    vocabularies,
+    out_ptr,
+    BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    start(EARLY)
     number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = number < tokens
     token = tl.load(token_ptrs[0] + number * strides[0], mask=mask, other=0)
@@ -39,13 +49,14 @@ def _oe_hash_kernel(
         tl.store(out_ptr + number * 4 + branch, bucket.to(tl.int64), mask=mask)
 
 
+@launcher
 def oe_hash(
     ids: torch.Tensor,
     g2: torch.Tensor,
     g3: torch.Tensor,
     token_vocabulary: int,
     vocabularies: Sequence[int],
-) -> torch.Tensor:
+) -> Launch[torch.Tensor]:
     """Hash the n-grams that end in each token to rows of the four tables.
 
     Args:
@@ -69,8 +80,12 @@ def oe_hash(
     tokens = ids.shape[0]
     out = torch.empty((tokens, BRANCHES), dtype=torch.int64, device=ids.device)
     if not tokens:
-        return out
-    _oe_hash_kernel[(triton.cdiv(tokens, _BLOCK),)](
+        return Launch(out)
+    programs = triton.cdiv(tokens, _BLOCK)
+    return Launch(
+        out,
+        _oe_hash_kernel,
+        (programs,),
         grams,
         tuple(x.stride(0) for x in grams),
         tokens,
@@ -78,10 +93,8 @@ def oe_hash(
         rows,
         out,
         BLOCK=_BLOCK,
-        num_warps=_BLOCK // 32,
-        enable_fp_fusion=False,
+        **options(programs, ids, _BLOCK // 32),
     )
-    return out
 
 
 def _tokens() -> IntegerTensor:
@@ -107,8 +120,9 @@ CLAIM = Claim(
     bench=[
         Bench(
             name="oe_hash",
-            sizes={"tokens": 512},
-            bytes=512 * (3 * 8 + 4 * 8),
+            sizes={"tokens": "tokens"},
+            bytes="tokens*7*8",
+            against={"chain": "_torch_chains:oe_hash"},
         )
     ],
 )

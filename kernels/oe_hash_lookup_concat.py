@@ -15,6 +15,7 @@ import triton.language as tl
 from exactness.claim import Bench, Claim
 from exactness.formats import INTEGERS, bf16
 from exactness.inputs import Inputs, IntegerTensor, Tensor
+from exactness.launching import Launch, launcher
 
 from ._oe import (
     BRANCHES,
@@ -22,10 +23,12 @@ from ._oe import (
     check_integers,
     check_tables,
     check_tokens,
-    copy_row,
+    copy_rows,
     hashes,
     layout,
+    warps,
 )
+from ._start import options, start
 
 
 @triton.jit(
@@ -46,21 +49,25 @@ def _oe_hash_lookup_concat_kernel(
     ALIGN: tl.constexpr,
     COLUMNS: tl.constexpr,
     BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    start(EARLY)
     number = tl.program_id(0).to(tl.int64)
     token = tl.load(token_ptrs[0] + number * token_strides[0])
     g2 = tl.load(token_ptrs[1] + number * token_strides[1])
     g3 = tl.load(token_ptrs[2] + number * token_strides[2])
     two, three = hashes(token, g2, g3, token_vocabulary)
-    out_row = out_ptr + number * 4 * width
+    buckets = ()
     for branch in tl.static_range(4):
-        bucket = (two if branch < 2 else three) % tl.cast(vocabularies[branch], tl.uint32)
-        copy_row(
-            table_ptrs[branch], bucket.to(tl.int64), starts[branch], rows[branch], strides[branch],
-            out_row + branch * width, width, UNIT, ALIGN, COLUMNS, BLOCK,
-        )  # fmt: skip
+        vocabulary = tl.cast(vocabularies[branch], tl.uint32)
+        buckets += ((two if branch < 2 else three) % vocabulary,)
+    copy_rows(
+        table_ptrs, buckets, starts, rows, strides,
+        out_ptr + number * 4 * width, width, UNIT, ALIGN, COLUMNS, BLOCK,
+    )  # fmt: skip
 
 
+@launcher
 def oe_hash_lookup_concat(
     ids: torch.Tensor,
     g2: torch.Tensor,
@@ -72,7 +79,7 @@ def oe_hash_lookup_concat(
     token_vocabulary: int,
     vocabularies: Sequence[int],
     starts: Sequence[int] = (0, 0, 0, 0),
-) -> torch.Tensor:
+) -> Launch[torch.Tensor]:
     """Look the n-grams that end in each token up; rows of other ranks are zeros.
 
     Args:
@@ -103,9 +110,13 @@ def oe_hash_lookup_concat(
     tokens, width = ids.shape[0], table0.shape[1]
     out = torch.empty((tokens, BRANCHES * width), dtype=torch.bfloat16, device=ids.device)
     if out.numel() == 0:
-        return out
+        return Launch(out)
     constants = layout(tables)
-    _oe_hash_lookup_concat_kernel[(tokens, triton.cdiv(width, constants["BLOCK"]))](
+    grid = (tokens, triton.cdiv(width, constants["BLOCK"]))
+    return Launch(
+        out,
+        _oe_hash_lookup_concat_kernel,
+        grid,
         grams,
         tuple(x.stride(0) for x in grams),
         token_vocabulary,
@@ -117,9 +128,8 @@ def oe_hash_lookup_concat(
         out,
         width,
         **constants,
-        enable_fp_fusion=False,
+        **options(grid[0] * grid[1], ids, warps(constants["BLOCK"])),
     )
-    return out
 
 
 def _tokens() -> IntegerTensor:
@@ -149,14 +159,22 @@ CLAIM = Claim(
     ),
     cases=[
         {"tokens": 9, "rows": 50, "width": 512},
-        {"tokens": 60, "rows": 60, "width": 7},
+        {"tokens": 60, "rows": 60, "width": 7, "starts": (1, 0, 3, 2)},
         {"tokens": 40, "rows": 60, "width": 32, "token_vocabulary": 2**32 - 1},
     ],
     bench=[
         Bench(
             name="oe_hash_lookup_concat",
-            sizes={"tokens": 512, "rows": 4000002, "width": 512},
-            bytes=512 * (3 * 8 + 2 * 4 * 512 * 2),
+            # Vocabularies of all four ranks: of a token's four rows, one is here.
+            sizes={
+                "tokens": "tokens",
+                "rows": 4000002,
+                "width": 512,
+                "vocabularies": (16000008, 16000016, 16000024, 16000032),
+            },
+            bytes="tokens*(3*8+2*width+4*2*width)",
+            against={"chain": "_torch_chains:oe_hash_lookup_concat"},
+            large="16 GiB of tables",
         )
     ],
 )

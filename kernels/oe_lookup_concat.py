@@ -8,6 +8,7 @@ Baseline: WeLMv4's `_welm_oe_lookup_concat_prehashed_4x512_kernel`
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 import triton
@@ -16,9 +17,11 @@ import triton.language as tl
 from exactness.claim import Bench, Claim
 from exactness.formats import INTEGERS, bf16
 from exactness.inputs import Inputs, IntegerTensor, Tensor
+from exactness.launching import Launch, launcher
 
 from ._layout import check_float_tensor
-from ._oe import BRANCHES, check_integers, check_tables, copy_row, layout
+from ._oe import BRANCHES, check_integers, check_tables, copy_rows, layout, warps
+from ._start import options, start
 
 
 @triton.jit(
@@ -39,17 +42,20 @@ def _oe_lookup_concat_kernel(
     ALIGN: tl.constexpr,
     COLUMNS: tl.constexpr,
     BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    start(EARLY)
     token = tl.program_id(0).to(tl.int64)
-    out_row = out_ptr + token * 4 * width
+    buckets = ()
     for branch in tl.static_range(4):
-        row = tl.load(ids_ptr + token * stride_it + branch * stride_ib).to(tl.int64)
-        copy_row(
-            table_ptrs[branch], row, starts[branch], rows[branch], strides[branch],
-            out_row + branch * width, width, UNIT, ALIGN, COLUMNS, BLOCK,
-        )  # fmt: skip
+        buckets += (tl.load(ids_ptr + token * stride_it + branch * stride_ib.to(tl.int64)),)
+    copy_rows(
+        table_ptrs, buckets, starts, rows, strides,
+        out_ptr + token * 4 * width, width, UNIT, ALIGN, COLUMNS, BLOCK,
+    )  # fmt: skip
 
 
+@launcher
 def oe_lookup_concat(
     ids: torch.Tensor,
     table0: torch.Tensor,
@@ -57,7 +63,7 @@ def oe_lookup_concat(
     table2: torch.Tensor,
     table3: torch.Tensor,
     starts: Sequence[int] = (0, 0, 0, 0),
-) -> torch.Tensor:
+) -> Launch[torch.Tensor]:
     """Look one row a table up for each token; rows of other ranks are zeros.
 
     Args:
@@ -83,9 +89,13 @@ def oe_lookup_concat(
     tokens, width = ids.shape[0], table0.shape[1]
     out = torch.empty((tokens, BRANCHES * width), dtype=torch.bfloat16, device=ids.device)
     if out.numel() == 0:
-        return out
+        return Launch(out)
     constants = layout(tables)
-    _oe_lookup_concat_kernel[(tokens, triton.cdiv(width, constants["BLOCK"]))](
+    grid = (tokens, triton.cdiv(width, constants["BLOCK"]))
+    return Launch(
+        out,
+        _oe_lookup_concat_kernel,
+        grid,
         ids,
         *ids.stride(),
         tuple(tables),
@@ -95,36 +105,44 @@ def oe_lookup_concat(
         out,
         width,
         **constants,
-        enable_fp_fusion=False,
+        **options(grid[0] * grid[1], ids, warps(constants["BLOCK"])),
     )
-    return out
 
+
+def _ids(low: int, end: str) -> IntegerTensor:
+    return IntegerTensor(INTEGERS["i64"], ("tokens", BRANCHES), low, end)
+
+
+_INPUTS = Inputs(
+    {"tokens": (0, 300), "rows": (0, 1500), "width": (1, 700)},
+    {
+        "ids": _ids(-1, "rows+7"),  # from one row before the tables to one behind the longest
+        "table0": Tensor(bf16, ("rows", "width")),
+        "table1": Tensor(bf16, ("rows+2", "width")),
+        "table2": Tensor(bf16, ("rows+4", "width")),
+        "table3": Tensor(bf16, ("rows+6", "width")),
+    },
+    {"starts": ((0, 0, 0, 0), (1, 0, 3, 2), (700, 702, 704, 706))},
+)
 
 CLAIM = Claim(
     kernel=oe_lookup_concat,
     reference="oe_lookup_concat:oe_lookup_concat",
-    inputs=Inputs(
-        {"tokens": (0, 300), "rows": (0, 1500), "width": (1, 700)},
-        {
-            # From one row before the tables to one behind the longest.
-            "ids": IntegerTensor(INTEGERS["i64"], ("tokens", 4), low=-1, end="rows+7"),
-            "table0": Tensor(bf16, ("rows", "width")),
-            "table1": Tensor(bf16, ("rows+2", "width")),
-            "table2": Tensor(bf16, ("rows+4", "width")),
-            "table3": Tensor(bf16, ("rows+6", "width")),
-        },
-        {"starts": ((0, 0, 0, 0), (1, 0, 3, 2), (700, 702, 704, 706))},
-    ),
+    inputs=_INPUTS,
     cases=[
         {"tokens": 9, "rows": 20, "width": 512},
-        {"tokens": 40, "rows": 5, "width": 33},
+        {"tokens": 40, "rows": 5, "width": 33, "starts": (1, 0, 3, 2)},
         {"tokens": 3, "rows": 0, "width": 600},
     ],
     bench=[
         Bench(
             name="oe_lookup_concat",
-            sizes={"tokens": 512, "rows": 4000002, "width": 512},
-            bytes=512 * (4 * 8 + 2 * 4 * 512 * 2),
+            # Ids of all four ranks: of a token's four rows, one is here.
+            inputs=replace(_INPUTS, tensors={**_INPUTS.tensors, "ids": _ids(0, "4*rows")}),
+            sizes={"tokens": "tokens", "rows": 4000002, "width": 512},
+            bytes="tokens*(4*8+2*width+4*2*width)",
+            against={"chain": "_torch_chains:oe_lookup_concat"},
+            large="16 GiB of tables",
         )
     ],
 )

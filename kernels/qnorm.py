@@ -17,8 +17,10 @@ import triton.language as tl
 from exactness.claim import Bench, Claim, Exhaustive, Variant
 from exactness.formats import bf16
 from exactness.inputs import rows
+from exactness.launching import Launch, launcher
 
 from ._host import bf16_constant, check_number, check_tensor
+from ._start import options, start
 
 _ENV = "EXACTNESS_QNORM_F32_ACC"
 
@@ -29,13 +31,15 @@ def _round_bf16(x):
 
 
 @triton.jit
-def _add_bf16(a, b):
-    return _round_bf16(a + b)
+def _add(a, b):
+    return a + b
 
 
 @triton.jit
-def _add_f32(a, b):
-    return a + b
+def _squares(x, F32_ACC: tl.constexpr):
+    if F32_ACC:
+        x = x.to(tl.float32)
+    return x * x
 
 
 @triton.jit
@@ -51,27 +55,26 @@ def _qnorm_kernel(
     SLOTS: tl.constexpr,
     LOG_SLOTS: tl.constexpr,
     F32_ACC: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    start(EARLY)
     row = tl.program_id(0).to(tl.int64)
     slot = tl.arange(0, SLOTS)
     x_row = x_ptr + row * stride_xm
     out_row = out_ptr + row * n_cols
 
-    acc = tl.zeros([SLOTS], tl.float32)
-    for start in range(0, n_cols, SLOTS):
-        col = start + slot
+    # candle's slots begin with 0, to which a square adds itself: it is never −0.
+    head = tl.load(x_row + slot.to(tl.int64) * stride_xn, mask=slot < n_cols, other=0.0)
+    acc = _squares(head, F32_ACC)
+    for begin in range(SLOTS, n_cols, SLOTS):
+        col = begin + slot
         x = tl.load(x_row + col.to(tl.int64) * stride_xn, mask=col < n_cols, other=0.0)
-        x = x.to(tl.float32)
-        if F32_ACC:
-            acc += x * x
-        else:
-            acc = _round_bf16(acc + _round_bf16(x * x))
+        acc += _squares(x, F32_ACC)
 
     # Two operands along axis 0: each reduction is a single addition per slot.
     for level in tl.static_range(LOG_SLOTS):
-        halves = tl.reshape(acc, [2, SLOTS >> (level + 1)])
-        acc = tl.reduce(halves, 0, _add_f32 if F32_ACC else _add_bf16)
-    total = tl.reshape(acc, [1])
+        acc = tl.reduce(tl.reshape(acc, [2, SLOTS >> (level + 1)]), 0, _add)
+    total = tl.reshape(acc, [1]).to(tl.float32)
 
     if F32_ACC:
         mean = tl.div_rn(total, n_f32)
@@ -81,8 +84,10 @@ def _qnorm_kernel(
         mean_eps = _round_bf16(_round_bf16(total * inv_n) + eps)
         inv = _round_bf16(tl.sqrt_rn(_round_bf16(tl.div_rn(1.0, mean_eps))))
 
-    for start in range(0, n_cols, SLOTS):
-        col = start + slot
+    out = (head.to(tl.float32) * inv).to(out_ptr.dtype.element_ty)
+    tl.store(out_row + slot, out, mask=slot < n_cols)
+    for begin in range(SLOTS, n_cols, SLOTS):
+        col = begin + slot
         x = tl.load(x_row + col.to(tl.int64) * stride_xn, mask=col < n_cols, other=0.0)
         out = (x.to(tl.float32) * inv).to(out_ptr.dtype.element_ty)
         tl.store(out_row + col, out, mask=col < n_cols)
@@ -113,15 +118,21 @@ def qnorm_unrounded(x: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
     return _launch(x, eps, torch.float32, False)
 
 
-def _launch(x: torch.Tensor, eps: float, out_dtype: torch.dtype, f32_acc: bool) -> torch.Tensor:
+@launcher
+def _launch(
+    x: torch.Tensor, eps: float, out_dtype: torch.dtype, f32_acc: bool
+) -> Launch[torch.Tensor]:
     check_tensor("x", x, torch.bfloat16, 2)
     check_number("eps", eps)
     n_rows, n_cols = x.shape
     out = torch.empty((n_rows, n_cols), dtype=out_dtype, device=x.device)
     if out.numel() == 0:
-        return out
+        return Launch(out)
     slots = triton.next_power_of_2(min(1024, n_cols))
-    _qnorm_kernel[(n_rows,)](
+    return Launch(
+        out,
+        _qnorm_kernel,
+        (n_rows,),
         x,
         out,
         x.stride(0),
@@ -133,10 +144,8 @@ def _launch(x: torch.Tensor, eps: float, out_dtype: torch.dtype, f32_acc: bool) 
         SLOTS=slots,
         LOG_SLOTS=slots.bit_length() - 1,
         F32_ACC=f32_acc,
-        num_warps=1 if slots <= 512 else 4,
-        enable_fp_fusion=False,
+        **options(n_rows, x, 1 if slots <= 512 else 4),
     )
-    return out
 
 
 CLAIM = Claim(
@@ -155,5 +164,13 @@ CLAIM = Claim(
     parameters={"eps": 1e-6},
     exhaustive=[Exhaustive(argument="x", sizes={"rows": 65536, "n": 1})],
     variants=[Variant(name="f32_acc", reference="qnorm:qnorm_f32_acc", env=_ENV)],
-    bench=[Bench(name="qnorm", sizes={"rows": 64, "n": 512}, bytes=2 * 64 * 512 * 2)],
+    bench=[
+        Bench(
+            name="qnorm",
+            sizes={"rows": "64*tokens", "n": 512},
+            tokens=(1,),
+            bytes="2*2*rows*n",
+            against={"chain": "_torch_chains:qnorm", "torch": "_torch_chains:qnorm_fused"},
+        )
+    ],
 )

@@ -16,10 +16,12 @@ import torch
 from exactness.claim import Bench, Claim
 from exactness.formats import bf16, f16, f32
 from exactness.inputs import Inputs, Tensor
+from exactness.launching import Launch, launcher
 
-from ._rms_norm import MAX_COLUMNS, Contract, launch
+from ._rms_norm import MAX_COLUMNS, Contract, planned
 
 
+@launcher
 def rms_norm(
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -27,7 +29,7 @@ def rms_norm(
     *,
     f32_copy: bool = False,
     contract: Contract = Contract.WELM,
-) -> torch.Tensor | tuple[torch.Tensor, ...]:
+) -> Launch[torch.Tensor | tuple[torch.Tensor, ...]]:
     """Normalise each row by its root mean square and scale it by the weight.
 
     Args:
@@ -44,14 +46,15 @@ def rms_norm(
         TypeError: wrong dtype or type of an argument.
         ValueError: wrong rank, layout, shape or device.
     """
-    out, _, out_f32 = launch(x, None, weight, eps, contract, False, f32_copy)
-    return out if out_f32 is None else (out, out_f32)
+    return planned(x, None, weight, eps, contract, False, f32_copy)
 
 
-def rms_norm_unrounded(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+@launcher
+def rms_norm_unrounded(
+    x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5
+) -> Launch[torch.Tensor]:
     """`rms_norm` before its last rounding, f32."""
-    out, _, _ = launch(x, None, weight, eps, Contract.WELM, False, False, torch.float32)
-    return out
+    return planned(x, None, weight, eps, Contract.WELM, False, False, torch.float32)
 
 
 _FORMATS = {"format": (bf16, f16, f32), "weight_format": (bf16, f32, f16)}
@@ -84,8 +87,7 @@ _HEADS = Inputs(
     _FORMATS,
 )
 _ALLOWED = ("fma", "rsqrt.approx.ftz")
-_HIDDEN = {"rows": 512, "n": 2048}
-_ELEMENTS = 512 * 2048
+_HIDDEN = {"rows": "tokens", "n": 2048}
 
 RMS_NORM = Claim(
     name="rms_norm",
@@ -97,7 +99,14 @@ RMS_NORM = Claim(
     cases=_CASES,
     parameters={"eps": 1e-5},
     allows=_ALLOWED,
-    bench=[Bench(name="rms_norm_f32copy", sizes=_HIDDEN, bytes=_ELEMENTS * 8 + 2048 * 2)],
+    bench=[
+        Bench(
+            name="rms_norm_f32copy",
+            sizes=_HIDDEN,
+            bytes="8*rows*n+2*n",
+            against={"chain": "_torch_chains:rms_norm_f32copy"},
+        )
+    ],
 )
 
 O_NORM = Claim(
@@ -110,7 +119,20 @@ O_NORM = Claim(
     cases=[{"rows": 8, "n": 2048}, {"rows": 8, "n": 768, "weight_format": "f32"}, *_CASES[5:]],
     parameters={"eps": 1e-5},
     allows=_ALLOWED,
-    bench=[Bench(name="o_norm", sizes=_HIDDEN, bytes=_ELEMENTS * 4 + 2048 * 2)],
+    # One implementation, two places in the model; both normalise the hidden size.
+    bench=[
+        Bench(
+            name=name,
+            sizes=_HIDDEN,
+            bytes="4*rows*n+2*n",
+            against={
+                "chain": "_torch_chains:rms_norm",
+                "torch": "_torch_chains:rms_norm_fused",
+                "liger": "_torch_chains:rms_norm_liger",
+            },
+        )
+        for name in ("rms_norm", "o_norm")
+    ],
 )
 
 CAST_FIRST = Claim(

@@ -16,11 +16,13 @@ import torch
 from exactness.claim import Bench, Claim
 from exactness.formats import bf16, f16, f32
 from exactness.inputs import Inputs, Tensor
+from exactness.launching import Launch, launcher
 
 from ._norm import check_beside, check_rows
-from ._rms_norm import MAX_COLUMNS, Contract, launch
+from ._rms_norm import MAX_COLUMNS, Contract, planned
 
 
+@launcher
 def rms_norm_residual(
     x: torch.Tensor,
     residual: torch.Tensor,
@@ -30,7 +32,7 @@ def rms_norm_residual(
     residual_after: bool = False,
     f32_copy: bool = False,
     contract: Contract = Contract.WELM,
-) -> tuple[torch.Tensor, ...]:
+) -> Launch[tuple[torch.Tensor, ...]]:
     """Add the residual, then normalise as `rms_norm`.
 
     Args:
@@ -52,8 +54,7 @@ def rms_norm_residual(
         ValueError: wrong rank, layout, shape or device.
     """
     check_beside("residual", check_rows("residual", residual, (2, 3)), check_rows("x", x, (2, 3)))
-    results = launch(x, residual, weight, eps, contract, residual_after, f32_copy)
-    return tuple(result for result in results if result is not None)
+    return planned(x, residual, weight, eps, contract, residual_after, f32_copy)
 
 
 _INPUTS = Inputs(
@@ -98,8 +99,9 @@ RESIDUAL = Claim(
     bench=[
         Bench(
             name="rms_norm_residual",
-            sizes={"rows": 512, "n": 2048},
-            bytes=512 * 2048 * (4 * 2 + 4) + 2048 * 2,
+            sizes={"rows": "tokens", "n": 2048},
+            bytes="12*rows*n+2*n",
+            against={"chain": "_torch_chains:rms_norm_residual"},
         )
     ],
 )

@@ -15,9 +15,10 @@ import triton.language as tl
 from exactness.claim import Bench, Claim
 from exactness.formats import INTEGERS, bf16, f16, f32
 from exactness.inputs import Inputs, IntegerTensor, Tensor
+from exactness.launching import Launch, Part, launcher
 
 from ._host import check_tensor
-from ._layout import VECTOR, check_float_tensor, warps
+from ._layout import VECTOR, check_float_tensor
 from ._rope import (
     BY_POSITION,
     BY_TOKEN,
@@ -26,8 +27,10 @@ from ._rope import (
     check_tokens,
     halves_aligned,
     heads_of,
-    rotate_in_place,
+    pairs,
+    turned,
 )
+from ._start import options, start
 from ._yarn import POSITIONS
 
 _BLOCK = 256
@@ -39,16 +42,16 @@ _SELECTED = "selected"
 
 
 @triton.jit
-def _table_row(position_ptr, index_ptr, token, k_tokens, BY: tl.constexpr):
-    """The row of the table for a token; −1 if it belongs to no token."""
+def _table_row(position_ptr, index_ptr, token, is_asked, k_tokens, BY: tl.constexpr):
+    """The row of the table for a token, if it is asked for; −1 if it belongs to no token."""
     if BY == "token":
         row = token
     elif BY == "position":
-        row = tl.load(position_ptr + token)
+        row = tl.load(position_ptr + token, mask=is_asked, other=-1)
     elif BY == "query":
-        row = tl.load(index_ptr + token)
+        row = tl.load(index_ptr + token, mask=is_asked, other=-1)
     else:
-        owner = tl.load(index_ptr + token)
+        owner = tl.load(index_ptr + token, mask=is_asked, other=-1)
         exists = (owner >= 0) & (owner < k_tokens)
         row = tl.load(position_ptr + owner, mask=exists, other=-1)
     return row
@@ -75,28 +78,38 @@ def _rope_kernel(
     half,
     Q_BY: tl.constexpr,
     K_BY: tl.constexpr,
+    JOINT: tl.constexpr,
     HALF: tl.constexpr,
     ALIGN: tl.constexpr,
     BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    start(EARLY)
     token = tl.program_id(0).to(tl.int64)
-    if token < k_tokens:
-        row = _table_row(position_ptr, index_ptr, token, k_tokens, K_BY)
-        x_ptr = k_ptr + token * k_strides[0]
-        rotate_in_place(
-            x_ptr, k_strides, k_heads, tl.program_id(1), first, half,
-            table_ptr, row, n_rows, stride_row, HALF, ALIGN, BLOCK,
-        )  # fmt: skip
+    of_k = token < k_tokens
+    if JOINT:
+        begin, end = q_heads * 0, q_heads + k_heads
     else:
-        token -= k_tokens
-        row = _table_row(position_ptr, index_ptr, token, k_tokens, Q_BY)
-        x_ptr = q_ptr + token * q_strides[0]
-        rotate_in_place(
-            x_ptr, q_strides, q_heads, tl.program_id(1), first, half,
-            table_ptr, row, n_rows, stride_row, HALF, ALIGN, BLOCK,
-        )  # fmt: skip
+        begin = tl.where(of_k, q_heads, 0)
+        end = tl.where(of_k, q_heads + k_heads, q_heads)
+        token = tl.where(of_k, token, token - k_tokens)
+    x1_at, x2_at, pair, mask = pairs(
+        q_ptr + token * q_strides[0], k_ptr + token * k_strides[0], q_strides, k_strides,
+        q_heads, begin, end, tl.program_id(1), first, half, HALF, ALIGN, BLOCK,
+    )  # fmt: skip
+    # Before the row of the table, which is known later.
+    x1 = tl.load(x1_at, mask=mask, other=0.0)
+    x2 = tl.load(x2_at, mask=mask, other=0.0)
+    row = _table_row(position_ptr, index_ptr, token, of_k, k_tokens, K_BY)
+    if not JOINT:
+        q_row = _table_row(position_ptr, index_ptr, token, not of_k, k_tokens, Q_BY)
+        row = tl.where(of_k, row, q_row)
+    out1, out2 = turned(x1, x2, pair, mask, row, half, table_ptr, n_rows, stride_row, HALF, ALIGN)
+    tl.store(x1_at, out1.to(q_ptr.dtype.element_ty), mask=mask)
+    tl.store(x2_at, out2.to(q_ptr.dtype.element_ty), mask=mask)
 
 
+@launcher(compares=("q", "k"))
 def rope_yarn_partial(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -107,7 +120,7 @@ def rope_yarn_partial(
     rows_by: str = BY_POSITION,
     query_positions: torch.Tensor | None = None,
     last_index: torch.Tensor | None = None,
-) -> None:
+) -> Launch[None]:
     """Rotate the last rope_dim dimensions of every head of q and k in place.
 
     Args:
@@ -130,7 +143,8 @@ def rope_yarn_partial(
     """
     check_float_tensor("q", q)
     check_float_tensor("k", k, (q.dtype,))
-    q, k = heads_of("q", q, head_dim), heads_of("k", k, head_dim)
+    q_part, k_part = Part(q, heads_of("q", q, head_dim)), Part(k, heads_of("k", k, head_dim))
+    q, k = q_part.view, k_part.view
     check_tensor("cos_sin", cos_sin, torch.float32, 2)
     check_table(cos_sin, k.shape[2])
     index = check_tokens(q, k, positions, query_positions, last_index)
@@ -138,27 +152,36 @@ def rope_yarn_partial(
     for name, x in (("k", k), ("positions", positions), ("cos_sin", cos_sin), ("index", index)):
         if x is not None and x.device != q.device:
             raise ValueError(f"{name}: device {x.device} is not accepted; q is on {q.device}")
-    if q.numel() or k.numel():
-        q_by = rows_by if index is None else _QUERY if last_index is None else _SELECTED
-        _launch(q, k, positions, cos_sin, index, q_by, rows_by)
+    if not q.numel() and not k.numel():
+        return Launch(None)
+    q_by = rows_by if index is None else _QUERY if last_index is None else _SELECTED
+    return _planned(q_part, k_part, positions, cos_sin, index, q_by, rows_by)
 
 
-def _launch(
-    q: torch.Tensor,
-    k: torch.Tensor,
+def _planned(
+    q_part: Part,
+    k_part: Part,
     positions: torch.Tensor,
     cos_sin: torch.Tensor,
     index: torch.Tensor | None,
     q_by: str,
     k_by: str,
-) -> None:
+) -> Launch[None]:
+    q, k = q_part.view, k_part.view
     half = cos_sin.shape[1] // 2
     first = q.shape[2] - 2 * half
     aligned = halves_aligned(cos_sin, q, k)
-    pairs = max(q.shape[1], k.shape[1]) * half
-    _rope_kernel[(q.shape[0] + k.shape[0], triton.cdiv(pairs, _BLOCK))](
-        q,
-        k,
+    # One program turns all heads of a token where q and k have the same tokens.
+    joint = index is None and q.shape[0] == k.shape[0]
+    tokens = q.shape[0] if joint else q.shape[0] + k.shape[0]
+    heads = q.shape[1] + k.shape[1] if joint else max(q.shape[1], k.shape[1])
+    grid = (tokens, triton.cdiv(heads * half, _BLOCK))
+    return Launch(
+        None,
+        _rope_kernel,
+        grid,
+        q_part,
+        k_part,
         positions,
         index,
         cos_sin,
@@ -173,12 +196,12 @@ def _launch(
         half,
         Q_BY=q_by,
         K_BY=k_by,
+        JOINT=joint,
         HALF=half if aligned else 0,
         ALIGN=VECTOR if aligned else 1,
         BLOCK=_BLOCK,
         # A vector a thread, or a pair.
-        num_warps=warps(_BLOCK) if aligned else _BLOCK // 32,
-        enable_fp_fusion=False,
+        **options(grid[0] * grid[1], q, 1 if aligned else _BLOCK // 32),
     )
 
 
@@ -214,8 +237,9 @@ CLAIM = Claim(
     bench=[
         Bench(
             name="rope_yarn_partial",
-            sizes={"tokens": 512, "more_rows": POSITIONS - 512, **_HEADS},
-            bytes=512 * (2 * 7 * 64 * 2 + 64 * 4 + 8),
+            sizes={"tokens": "tokens", "more_rows": POSITIONS, **_HEADS},
+            bytes="tokens*(2*2*(q_heads+k_heads)*2*half+4*2*half+8)",
+            against={"chain": "_torch_chains:rope_yarn_partial"},
         )
     ],
 )

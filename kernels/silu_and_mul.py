@@ -15,10 +15,12 @@ import triton.language as tl
 from exactness.claim import Bench, Claim, Exhaustive
 from exactness.formats import bf16, f16, f32
 from exactness.inputs import Inputs, Layout, Tensor
+from exactness.launching import Launch, Part, launcher
 
-from ._layout import VECTOR, block_of, check_float_tensor, walk, warps
+from ._layout import WARPS, check_float_tensor, walk
 from ._math import silu
-from ._rows import inside, place, pointers
+from ._rows import place, pointers
+from ._start import options, start
 
 ONCE: tl.constexpr = tl.constexpr(1)
 TWICE: tl.constexpr = tl.constexpr(2)
@@ -26,13 +28,14 @@ TWICE: tl.constexpr = tl.constexpr(2)
 
 
 @triton.jit(
-    do_not_specialize=["middle", "cols"],
+    do_not_specialize=["rows", "middle", "cols"],
     do_not_specialize_on_alignment=["gate_ptr", "up_ptr", "out_ptr"],
 )
 def _silu_and_mul_kernel(
     gate_ptr,
     up_ptr,
     out_ptr,
+    rows,
     middle,
     cols,
     gate_strides,
@@ -40,25 +43,30 @@ def _silu_and_mul_kernel(
     out_strides,
     UNIT: tl.constexpr,
     ALIGN: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    SPLIT: tl.constexpr,
+    FLAT: tl.constexpr,
     ROUNDINGS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
-    outer, mid, start = place(middle, cols, BLOCK)
-    lane = tl.arange(0, BLOCK)
-    mask = inside(cols, start, lane, ALIGN)
-    gate_at = pointers(gate_ptr, outer, mid, start, lane, gate_strides, UNIT[0], ALIGN)
-    up_at = pointers(up_ptr, outer, mid, start, lane, up_strides, UNIT[1], ALIGN)
-    out_at = pointers(out_ptr, outer, mid, start, lane, out_strides, UNIT[2], ALIGN)
+    start(EARLY)
+    row, col, mask = place(rows, cols, ROWS, BLOCK, SPLIT, ALIGN)
+    gate_at = pointers(gate_ptr, row, col, middle, gate_strides, FLAT, UNIT[0], ALIGN)
+    up_at = pointers(up_ptr, row, col, middle, up_strides, FLAT, UNIT[1], ALIGN)
+    out_at = pointers(out_ptr, row, col, middle, out_strides, FLAT, UNIT[2], ALIGN)
     dtype: tl.constexpr = out_ptr.dtype.element_ty
 
-    activated = silu(tl.load(gate_at, mask=mask, other=0.0).to(tl.float32))
+    gate = tl.load(gate_at, mask=mask, other=0.0).to(tl.float32)
+    up = tl.load(up_at, mask=mask, other=0.0).to(tl.float32)
+    activated = silu(gate)
     if ROUNDINGS == TWICE:
         activated = activated.to(dtype).to(tl.float32)
-    up = tl.load(up_at, mask=mask, other=0.0).to(tl.float32)
     tl.store(out_at, (activated * up).to(dtype), mask=mask)
 
 
-def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
+@launcher
+def silu_and_mul(x: torch.Tensor) -> Launch[torch.Tensor]:
     """The product silu(x[…, :n]) · x[…, n:], the activation rounded before it.
 
     Args:
@@ -71,10 +79,11 @@ def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
         TypeError: wrong dtype.
         ValueError: wrong layout, or an odd number of columns.
     """
-    return _launch(x, TWICE.value)
+    return _planned(x, TWICE.value)
 
 
-def silu_and_mul_once(x: torch.Tensor) -> torch.Tensor:
+@launcher
+def silu_and_mul_once(x: torch.Tensor) -> Launch[torch.Tensor]:
     """The same with one rounding: the product is taken in f32.
 
     Args:
@@ -87,35 +96,34 @@ def silu_and_mul_once(x: torch.Tensor) -> torch.Tensor:
         TypeError: wrong dtype.
         ValueError: wrong layout, or an odd number of columns.
     """
-    return _launch(x, ONCE.value)
+    return _planned(x, ONCE.value)
 
 
-def _launch(x: torch.Tensor, roundings: int) -> torch.Tensor:
+def _planned(x: torch.Tensor, roundings: int) -> Launch[torch.Tensor]:
     check_float_tensor("x", x)
     if x.ndim == 0 or x.shape[-1] % 2:
         raise ValueError(f"x: shape {tuple(x.shape)} is not accepted; an even number of columns is")
     n = x.shape[-1] // 2
     out = torch.empty((*x.shape[:-1], n), dtype=x.dtype, device=x.device)
     if out.numel() == 0:
-        return out
+        return Launch(out)
     gate, up = x[..., :n], x[..., n:]
     way = walk(x=gate, up=up, out=out)
-    block = block_of(way.cols)
-    _silu_and_mul_kernel[(way.outer * way.middle * triton.cdiv(way.cols, block),)](
-        gate,
-        up,
+    return Launch(
         out,
+        _silu_and_mul_kernel,
+        (way.programs,),
+        Part(x, gate),
+        Part(x, up),
+        out,
+        way.rows,
         way.middle,
         way.cols,
         *way.strides,
-        UNIT=way.unit,
-        ALIGN=VECTOR if way.aligned else 1,
-        BLOCK=block,
         ROUNDINGS=roundings,
-        num_warps=warps(block),
-        enable_fp_fusion=False,
+        **way.constants,
+        **options(way.programs, x, WARPS),
     )
-    return out
 
 
 _INPUTS = Inputs(
@@ -132,25 +140,46 @@ _EXHAUSTIVE = [
     Exhaustive(argument="x", sizes={"rows": 32, "n": 1024}),
     Exhaustive(argument="x", sizes={"rows": 32, "n": 1024, "format": "f16"}),
 ]
-_BYTES = 3 * 512 * 128 * 2
+_SHARED = {"rows": "tokens", "n": 128}
+"""The shared expert's width."""
 
 CLAIM = Claim(
     kernel=silu_and_mul,
     allows=("fma", "fma.rm", "fma.sat", "ex2.approx.ftz"),  # the accurate expf
     reference="silu_and_mul:silu_and_mul",
     golden=("silu_and_mul", "silu_and_mul_f32"),
+    baseline="_torch_chains:silu_and_mul",
     inputs=_INPUTS,
     cases=_CASES,
     exhaustive=_EXHAUSTIVE,
-    bench=[Bench(name="silu_and_mul", sizes={"rows": 512, "n": 128}, bytes=_BYTES)],
+    bench=[
+        Bench(
+            name="silu_and_mul",
+            sizes=_SHARED,
+            bytes="3*2*rows*n",
+            against={
+                "chain": "_torch_chains:silu_and_mul",
+                "liger": "_torch_chains:silu_and_mul_liger",
+            },
+        )
+    ],
 )
 
 ONCE_CLAIM = Claim(
     kernel=silu_and_mul_once,
     allows=("fma", "fma.rm", "fma.sat", "ex2.approx.ftz"),  # the accurate expf
     reference="silu_and_mul:silu_and_mul_once",
+    golden="silu_and_mul_once",
+    baseline="_torch_chains:silu_and_mul_once",
     inputs=_INPUTS,
     cases=_CASES,
     exhaustive=_EXHAUSTIVE,
-    bench=[Bench(name="silu_and_mul_once", sizes={"rows": 512, "n": 128}, bytes=_BYTES)],
+    bench=[
+        Bench(
+            name="silu_and_mul_once",
+            sizes=_SHARED,
+            bytes="3*2*rows*n",
+            against={"chain": "_torch_chains:silu_and_mul_once"},
+        )
+    ],
 )

@@ -14,29 +14,30 @@ import triton.language as tl
 from exactness.claim import Bench, Claim, Exhaustive
 from exactness.formats import bf16, f16, f32
 from exactness.inputs import Inputs, Layout, Tensor
+from exactness.launching import Launch, launcher
 
 from ._layout import (
-    VECTOR,
-    block_of,
+    WARPS,
     check_alike,
     check_float_tensor,
     check_positive,
     f32_constant,
     walk,
-    warps,
 )
 from ._math import maximum, minimum, silu
-from ._rows import inside, place, pointers
+from ._rows import place, pointers
+from ._start import options, start
 
 
 @triton.jit(
-    do_not_specialize=["middle", "cols", "lower", "upper"],
+    do_not_specialize=["rows", "middle", "cols", "lower", "upper"],
     do_not_specialize_on_alignment=["gate_ptr", "up_ptr", "out_ptr"],
 )
 def _swiglu_clamp_kernel(
     gate_ptr,
     up_ptr,
     out_ptr,
+    rows,
     middle,
     cols,
     gate_strides,
@@ -46,14 +47,17 @@ def _swiglu_clamp_kernel(
     upper,
     UNIT: tl.constexpr,
     ALIGN: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    SPLIT: tl.constexpr,
+    FLAT: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
-    outer, mid, start = place(middle, cols, BLOCK)
-    lane = tl.arange(0, BLOCK)
-    mask = inside(cols, start, lane, ALIGN)
-    gate_at = pointers(gate_ptr, outer, mid, start, lane, gate_strides, UNIT[0], ALIGN)
-    up_at = pointers(up_ptr, outer, mid, start, lane, up_strides, UNIT[1], ALIGN)
-    out_at = pointers(out_ptr, outer, mid, start, lane, out_strides, UNIT[2], ALIGN)
+    start(EARLY)
+    row, col, mask = place(rows, cols, ROWS, BLOCK, SPLIT, ALIGN)
+    gate_at = pointers(gate_ptr, row, col, middle, gate_strides, FLAT, UNIT[0], ALIGN)
+    up_at = pointers(up_ptr, row, col, middle, up_strides, FLAT, UNIT[1], ALIGN)
+    out_at = pointers(out_ptr, row, col, middle, out_strides, FLAT, UNIT[2], ALIGN)
 
     gate = minimum(tl.load(gate_at, mask=mask, other=0.0).to(tl.float32), upper)
     up = tl.load(up_at, mask=mask, other=0.0).to(tl.float32)
@@ -62,7 +66,8 @@ def _swiglu_clamp_kernel(
     tl.store(out_at, out.to(out_ptr.dtype.element_ty), mask=mask)
 
 
-def swiglu_clamp(gate: torch.Tensor, up: torch.Tensor, limit: float) -> torch.Tensor:
+@launcher
+def swiglu_clamp(gate: torch.Tensor, up: torch.Tensor, limit: float) -> Launch[torch.Tensor]:
     """SwiGLU of clamped inputs, with candle's bits.
 
     Args:
@@ -82,25 +87,24 @@ def swiglu_clamp(gate: torch.Tensor, up: torch.Tensor, limit: float) -> torch.Te
     bound = f32_constant(check_positive("limit", limit))
     out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
     if out.numel() == 0:
-        return out
+        return Launch(out)
     way = walk(gate=gate, up=up, out=out)
-    block = block_of(way.cols)
-    _swiglu_clamp_kernel[(way.outer * way.middle * triton.cdiv(way.cols, block),)](
+    return Launch(
+        out,
+        _swiglu_clamp_kernel,
+        (way.programs,),
         gate,
         up,
         out,
+        way.rows,
         way.middle,
         way.cols,
         *way.strides,
         -bound,
         bound,
-        UNIT=way.unit,
-        ALIGN=VECTOR if way.aligned else 1,
-        BLOCK=block,
-        num_warps=warps(block),
-        enable_fp_fusion=False,
+        **way.constants,
+        **options(way.programs, gate, WARPS),
     )
-    return out
 
 
 CLAIM = Claim(
@@ -128,5 +132,12 @@ CLAIM = Claim(
         Exhaustive(argument="gate", sizes={"rows": 16, "n": 4096, "format": "f16"}),
     ],
     allows=("fma", "fma.rm", "fma.sat", "ex2.approx.ftz"),  # the accurate expf
-    bench=[Bench(name="swiglu_clamp", sizes={"rows": 64, "n": 2048}, bytes=3 * 64 * 2048 * 2)],
+    bench=[
+        Bench(
+            name="swiglu_clamp",
+            sizes={"rows": "tokens", "n": 2048},
+            bytes="3*2*rows*n",
+            against={"chain": "_torch_chains:swiglu_clamp"},
+        )
+    ],
 )

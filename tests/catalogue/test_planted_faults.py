@@ -13,28 +13,28 @@ from exactness.session import Session
 
 ROOT = Path(__file__).parents[2]
 
+RESULT = "    return _launch(x, eps, torch.bfloat16, f32_acc)\n"
+LEVEL = "tl.reduce(tl.reshape(acc, [2, SLOTS >> (level + 1)]), 0, _add)"
+
 ONE_ULP = (
-    "    return out\n\n\nCLAIM",
-    "    out.view(torch.int16)[-1, -1] ^= 1\n    return out\n\n\nCLAIM",
+    RESULT,
+    RESULT.replace("return", "out =") + "    out.view(torch.int16)[-1, -1] ^= 1\n    return out\n",
 )
 SEQUENTIAL = ("slots = triton.next_power_of_2(min(1024, n_cols))", "slots = 1")
 WIDE = ("F32_ACC=f32_acc,", "F32_ACC=True,")
 WIDE_MEAN = ("        bf16_constant(1.0 / n_cols),", "        1.0 / n_cols,")
 WIDE_EPS = ("        bf16_constant(eps),", "        eps,")
-DROPPED_TAIL = (
-    "mask=col < n_cols, other=0.0)\n        x = x.to",
-    "mask=col < n_cols - 1, other=0.0)\n        x = x.to",
+DROPPED_TAIL = ("_squares(head, F32_ACC)", "_squares(tl.where(slot < n_cols - 1, head, 0.0), F32_ACC)")
+ZERO_SIGN = ("(head.to(tl.float32) * inv).to(out", "(head.to(tl.float32) * inv + 0.0).to(out")
+UNROUNDED_SQUARE = (
+    LEVEL,
+    LEVEL.replace("acc", "_squares(head, True) if level == 0 else acc") + ".to(tl.bfloat16)",
 )
-ZERO_SIGN = (
-    "(x.to(tl.float32) * inv).to(out",
-    "(x.to(tl.float32) * inv + 0.0).to(out",
-)
-UNROUNDED_SQUARE = ("acc + _round_bf16(x * x)", "acc + x * x")
 UNWRITTEN = (
-    "tl.store(out_row + col, out, mask=col < n_cols)",
-    "tl.store(out_row + col, out, mask=col < n_cols - 1)",
+    "tl.store(out_row + slot, out, mask=slot < n_cols)",
+    "tl.store(out_row + slot, out, mask=slot < n_cols - 1)",
 )
-CHANGED_INPUT = ("    return out\n\n\nCLAIM", "    x[0, 0] = 1.0\n    return out\n\n\nCLAIM")
+CHANGED_INPUT = (RESULT, "    x[0, 0] = 1.0\n" + RESULT)
 
 
 def planted(tmp_path, fault):

@@ -1,0 +1,66 @@
+"""The RMS norm of key heads: rows of one program, what is accepted."""
+
+import math
+
+import torch
+import triton
+
+from exactness.claim import Equivalent
+
+from ._norm import LANES, THREADS, VECTOR, WARPS, check_beside, check_rows
+
+HEADS = (1, 8)
+HEAD_DIMS = (16, 32, 64, 128, 256, 512)
+
+EPS = (1e-5, 1e-6, 0.0, 1.0 + 2**-24 + 2**-50)
+"""What claims draw eps from."""
+
+
+def tile(x: torch.Tensor) -> dict[str, int]:
+    """The compile-time constants of the rows of one program, which has `WARPS` warps.
+
+    Args:
+        x: [tokens, heads, head_dim].
+    """
+    _, heads, head_dim = x.shape
+    elements = triton.next_power_of_2(heads) * head_dim
+    size = min(max(elements // THREADS, 1), VECTOR // x.element_size())
+    lanes = min(LANES, head_dim // size)
+    return {
+        "ROWS": 1024 // head_dim,
+        "HEAD_DIM": head_dim,
+        "SIZE": size,
+        "LANES": lanes,
+        "WARPS": min(WARPS, head_dim // (size * lanes)),
+    }
+
+
+def check_heads(name: str, x: object, weight: object) -> torch.Tensor:
+    """`x`, if it is a float [tokens, heads, head_dim] beside a weight [head_dim].
+
+    Raises:
+        TypeError: wrong dtype.
+        ValueError: wrong rank, layout, shape or device.
+    """
+    tensor = check_rows(name, x, (3,))
+    _, heads, head_dim = tensor.shape
+    if not HEADS[0] <= heads <= HEADS[1]:
+        raise ValueError(f"{name}: {heads} heads are not accepted; {HEADS[0]} to {HEADS[1]} are")
+    if head_dim not in HEAD_DIMS:
+        accepted = ", ".join(map(str, HEAD_DIMS))
+        raise ValueError(f"{name}: head_dim {head_dim} is not accepted; {accepted} are")
+    check_beside("weight", check_rows("weight", weight, (1,)), tensor, (head_dim,))
+    return tensor
+
+
+def _subnormal_means_do_not_show() -> bool:
+    """Every divisor is a power of two, and eps is 0 or has no bit that a subnormal can reach."""
+    exact = all(math.frexp(head_dim)[0] == 0.5 for head_dim in HEAD_DIMS)
+    return exact and all(eps == 0 or eps > 2.0**-126 * 2**25 for eps in EPS)
+
+
+UNCONTRACTED_MEAN = Equivalent(
+    "1 / head_dim is a power of two, so that the product is exact or subnormal; an eps of the "
+    "claim absorbs a subnormal, and the root flushes it where eps is 0",
+    _subnormal_means_do_not_show,
+)
