@@ -1,4 +1,4 @@
-"""The command line: verify, diff, record, list, env.
+"""The command line: verify, mutants, bench, diff, reveal, record, list, env.
 
 Exit status: 0 equal, 1 different, 2 usage or unreadable.
 """
@@ -63,6 +63,15 @@ def _project_option(function: Callable[..., R]) -> Callable[..., R]:
 @click.option("--report", type=_PATH, help="Write report.json into this folder.")
 @click.option("--example", help="Replay one printed example (JSON).")
 @click.option("--variant", help="With --example: the opt-in variant.")
+@click.option(
+    "--which", type=_PATH, help="Name the contract that explains this file of inputs and outputs."
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="With --which: a parameter."
+)
+@click.option(
+    "--distinguish", type=_PATH, help="With --which: write inputs that tell contracts apart."
+)
 @_project_option
 def verify(
     claims: tuple[str, ...],
@@ -75,6 +84,9 @@ def verify(
     report: Path | None,
     example: str | None,
     variant: str | None,
+    which: Path | None,
+    settings: tuple[str, ...],
+    distinguish: Path | None,
     project: Path,
 ) -> None:
     """Check CLAIMs (all if none are named): recordings, references and kernels, bit by bit."""
@@ -83,6 +95,13 @@ def verify(
     options = command.Options(
         claims, golden, device, examples, mutants, seed, keyword, example, variant
     )
+    if which is not None:
+        from exactness.commands import which as naming
+
+        options.refuse_beside("--which", but=("claims", "seed"))
+        sys.exit(naming.run(claims, which, settings, distinguish, project, report, seed))
+    if settings or distinguish is not None:
+        raise UsageError("--set and --distinguish need --which")
     sys.exit(command.run(options, project, report))
 
 
@@ -107,6 +126,33 @@ def mutants(
     from exactness.commands import mutants as command
 
     sys.exit(command.run(claims, project, mutants, examples, seed, keep_witnesses, report))
+
+
+@main.command()
+@click.option("--cases", metavar="A,B", help="Only these cases; default: all.")
+@click.option("--list-cases", is_flag=True, help="List the cases and stop; needs no GPU.")
+@click.option("--tokens", metavar="N,M", help="Numbers of tokens, as 1,32,128,512.")
+@click.option("--attention-seq-lens", metavar="N,M", help="Lengths of a sequence, as 2048,4096.")
+@click.option("--attention-impl", default="triton", help="Implementation of attention.")
+@click.option("--include-oe", is_flag=True, help="Also cases with 16 GiB of tables.")
+@click.option("--warmup", type=int, default=25, help="Calls before the first that counts.")
+@click.option("--repeat", type=int, default=100, help="Calls and replays that count.")
+@click.option("--seed", type=int, default=0, help="Added to every seed.")
+@click.option("--peak-bandwidth-gbs", type=float, help="Memory bandwidth; default: measured.")
+@click.option("--peak-bf16-tflops", type=float, help="bf16 matrix rate; default: measured.")
+@click.option("--against", metavar="A,B", help="Comparators: chain, compile, torch, liger.")
+@click.option("--launches", is_flag=True, help="Count launches, allocations and uploads.")
+@click.option("--report", type=_PATH, help="Write the result as JSON to this file.")
+@click.option("--compare", type=_PATH, help="Show ratios to an earlier report of this GPU.")
+@click.option("--strict", is_flag=True, help="An unsupported case exits with 1.")
+@_project_option
+def bench(project: Path, list_cases: bool, **given: Any) -> None:
+    """Time the kernels of the catalogue on this GPU, their bits checked in the same run."""
+    from exactness.commands import bench as command
+
+    if list_cases:
+        sys.exit(command.list_cases(project))
+    sys.exit(command.run(command.Options.of(given), project))
 
 
 @main.command()
@@ -142,12 +188,108 @@ def diff(
     "--device", type=click.Choice(["cpu", "cuda"]), help="Where the baseline runs; default: a GPU."
 )
 @click.option("--force", is_flag=True, help="Replace an existing file.")
+@click.option(
+    "--family", "families", multiple=True, metavar="NAME", help="Family of values; default: normal."
+)
 @_project_option
-def record(claim: str, out: Path | None, device: str | None, force: bool, project: Path) -> None:
+def record(
+    claim: str,
+    out: Path | None,
+    device: str | None,
+    force: bool,
+    families: tuple[str, ...],
+    project: Path,
+) -> None:
     """Run CLAIM's baseline on this machine with seeded inputs and write its golden file."""
     from exactness.commands import record as command
 
-    sys.exit(command.run(claim, project, out, device, force))
+    sys.exit(command.run(claim, project, out, device, force, families))
+
+
+@main.command()
+@click.argument("target")
+@click.option("--n", type=click.IntRange(1), default=32, show_default=True, help="Terms.")
+@click.option("--against", metavar="OTHER", help="Compare: a target, a named order, a .json file.")
+@click.option(
+    "--kind",
+    type=click.Choice(["sum", "mean", "rows", "dot", "linear", "matmul", "norm"]),
+    help="What TARGET takes; default: from its name.",
+)
+@click.option("--format", "fmt", help="Format of the terms; default: f32, or the claim's.")
+@click.option("--rows", type=int, default=1, help="Rows that one call takes.")
+@click.option("--columns", type=int, default=1, help="Columns of linear or matmul.")
+@click.option("--size", "sizes", multiple=True, metavar="NAME=NUMBER", help="A size of a claim.")
+@click.option("--confirm", type=int, default=0, metavar="N", help="Then replay N random rows.")
+@click.option("--args", default="x,out,n", show_default=True, help="Arguments of a PTX entry.")
+@click.option("--grid", default="rows", show_default=True, help="Blocks of a PTX entry.")
+@click.option("--block", default="256", show_default=True, help="Threads of its blocks.")
+@click.option("--shared", type=int, default=0, help="Bytes of its dynamic shared memory.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto")
+@click.option("--lines", type=int, default=60, help="Lines of the drawing; 0: all.")
+@click.option("--dot", type=_PATH, help="Write the tree for Graphviz.")
+@click.option("--svg", type=_PATH, help="Write a picture.")
+@click.option("--json", "json_file", type=_PATH, help="Write the tree as JSON.")
+@_project_option
+def reveal(
+    target: str,
+    n: int,
+    against: str | None,
+    kind: str | None,
+    fmt: str | None,
+    rows: int,
+    columns: int,
+    sizes: tuple[str, ...],
+    confirm: int,
+    args: str,
+    grid: str,
+    block: str,
+    shared: int,
+    device: str,
+    lines: int,
+    dot: Path | None,
+    svg: Path | None,
+    json_file: Path | None,
+    project: Path,
+) -> None:
+    """Show in which order TARGET adds.
+
+    TARGET is a claim, a callable as numpy.sum or module:function, or an entry as file.ptx:name.
+    """
+    from exactness.commands import reveal as command
+
+    launch = (args, grid, block, shared)
+    options = command.Options(n, kind, fmt, rows, columns, device, sizes, confirm, lines, *launch)
+    sys.exit(command.run(target, against, options, command.Files(dot, svg, json_file), project))
+
+
+@main.command()
+@click.option("--model", help="A folder or hub name; default: the small model that ships.")
+@click.option(
+    "--patch",
+    "patches",
+    multiple=True,
+    metavar="PATTERN=CLAIM[:VARIANT]",
+    help="Norms to replace; default: those of queries and keys, by qnorm.",
+)
+@click.option("--text", type=_PATH, help="The text to score; default: the one that ships.")
+@click.option("--context", type=click.IntRange(1), help="Tokens of a window.")
+@click.option("--stride", type=click.IntRange(1), help="Between windows; default: the context.")
+@click.option("--max-tokens", type=int, default=65536, show_default=True, help="At most.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto")
+@click.option(
+    "--report",
+    type=_PATH,
+    default=Path("ppl"),
+    show_default=True,
+    help="Folder for the report, and for finished chunks while it runs.",
+)
+@click.option("--resume", is_flag=True, help="Go on with the run that was stopped.")
+@_project_option
+def ppl(report: Path, project: Path, **given: Any) -> None:
+    """Compare the perplexity of a model with the opt-in arithmetic and without it."""
+    from exactness.commands import ppl as command
+
+    sys.exit(command.run(command.Options(**given), project, report))
 
 
 @main.command("list")

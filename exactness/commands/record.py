@@ -6,6 +6,7 @@ agree with them whatever they compute.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,22 @@ from exactness.catalogue import Catalogue, imported
 from exactness.claim import Claim
 from exactness.errors import UsageError
 from exactness.inputs import Example
+from exactness.inputs.patterns import FAMILIES
 from exactness.project import Project
 
 
-def run(name: str, start: Path, out: Path | None, device: str | None, force: bool) -> int:
+def run(
+    name: str,
+    start: Path,
+    out: Path | None,
+    device: str | None,
+    force: bool,
+    families: Sequence[str] = (),
+) -> int:
     """Record and say what was written; the exit status.
 
     Raises:
-        UsageError: unknown claim, no baseline, no GPU, or the file exists.
+        UsageError: unknown claim or family, no baseline, no GPU, or the file exists.
     """
     project = Project.find(start)
     catalogue = Catalogue(project)
@@ -36,11 +45,7 @@ def run(name: str, start: Path, out: Path | None, device: str | None, force: boo
     chosen = device or _device()
     tensors: dict[str, Bits] = {}
     parameters: dict[str, dict[str, Any]] = {}
-    prefix = claim.golden[0] if claim.golden else claim.name
-    for case in claim.cases:
-        label = "_".join(f"{key}{value}" for key, value in case.items())
-        example = claim.inputs.example(f"{prefix}/{label}", **case)
-        key = f"{prefix}/{label}"
+    for key, example in _examples(claim, families or ("normal",)):
         tensors |= {f"{key}/{n}": b for n, b in _record(claim, baseline, example, chosen).items()}
         parameters[key] = dict(example.parameters)
     if not tensors:
@@ -58,6 +63,19 @@ def run(name: str, start: Path, out: Path | None, device: str | None, force: boo
     return 0
 
 
+def _examples(claim: Claim, families: Sequence[str]) -> Iterator[tuple[str, Example]]:
+    """The claim's cases, seeded by their keys; a family other than normal is part of the key."""
+    unknown = [family for family in families if family not in FAMILIES]
+    if unknown:
+        raise UsageError(f"--family {unknown[0]!r} is unknown; known are {', '.join(FAMILIES)}")
+    prefix = claim.golden[0] if claim.golden else claim.name
+    for case in claim.cases:
+        label = "_".join(f"{key}{value}" for key, value in case.items())
+        for family in families:
+            key = f"{prefix}/{label}" + (f"_{family}" if family != "normal" else "")
+            yield key, claim.inputs.example(key, family=family, **case)
+
+
 def _device() -> str:
     if environment.collect().gpu is None:
         raise UsageError("no CUDA GPU was found; --device cpu records on this CPU")
@@ -67,9 +85,12 @@ def _device() -> str:
 def _baseline(claim: Claim, catalogue: Catalogue) -> Any:
     if claim.baseline is None:
         raise UsageError(
-            f'claim {claim.name} names no baseline; give it baseline="module:function"'
+            f'claim {claim.name} names no baseline; give it baseline="module:function", or '
+            '"file:function" below the folder of references'
         )
-    found = imported(claim.baseline)
+    file = claim.baseline.partition(":")[0]
+    of_project = (catalogue.project.references / f"{file}.py").is_file()
+    found = catalogue.reference(claim.baseline) if of_project else imported(claim.baseline)
     ours = (claim.kernel, catalogue.reference(claim.reference))
     if found in ours:
         raise UsageError(

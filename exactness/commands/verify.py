@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from rich.console import Console
@@ -33,6 +33,17 @@ class Options:
     keyword: str = ""
     example: str | None = None
     variant: str | None = None
+
+    def refuse_beside(self, option: str, but: tuple[str, ...]) -> None:
+        """Refuse options that mean nothing beside another one.
+
+        Raises:
+            UsageError: an option other than those in `but` is not at its default.
+        """
+        for each in fields(self):
+            if each.name not in but and getattr(self, each.name) != each.default:
+                name = "-k" if each.name == "keyword" else f"--{each.name}"
+                raise UsageError(f"{name} does not go with {option}")
 
 
 def run(options: Options, project: Path, report_folder: Path | None) -> int:

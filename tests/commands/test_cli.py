@@ -159,6 +159,26 @@ def test_record_runs_the_baseline(run, small_project, monkeypatch):
     assert path.read_bytes() == again
 
 
+def test_record_takes_a_baseline_beside_the_references_and_families(run, small_project):
+    small_project.write("chains/_torch.py", BASELINE)
+    small_project.edit("ours/halve.py", "BASELINE", "_torch:published")
+    path = small_project.root / "recorded" / "halve.safetensors"
+    families = ("--family", "normal", "--family", "specials")
+    recorded = run("record", "halve", "--device", "cpu", "--force", *families)
+    assert recorded.exit_code == 0, recorded.output
+    assert "recorded 2 cases of _torch:published" in recorded.output
+    replayed = run("verify", "-k", "golden-rows30_n33_specials")
+    assert replayed.exit_code == 0, replayed.output
+    assert "1 passed" in replayed.output
+    before = path.read_bytes()
+    one_line(
+        run("record", "halve", "--device", "cpu", "--force", "--family", "special"),
+        "--family 'special' is unknown",
+        "specials",
+    )
+    assert path.read_bytes() == before
+
+
 def test_record_refuses_a_baseline_that_is_not_there(run):
     one_line(run("record", "halve", "--device", "cpu", "--force"), "BASELINE")
 
