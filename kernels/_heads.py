@@ -16,18 +16,23 @@ EPS = (1e-5, 1e-6, 0.0, 1.0 + 2**-24 + 2**-50)
 """What claims draw eps from."""
 
 
-def tile(x: torch.Tensor) -> dict[str, int]:
-    """The compile-time constants of the rows of one program, which has `WARPS` warps.
+_ELEMENTS = 256
+"""Elements of a warp: a vector of 16-bit floats a lane."""
+
+
+def tile(x: torch.Tensor, num_warps: int) -> dict[str, int]:
+    """The compile-time constants of the rows of one program.
 
     Args:
         x: [tokens, heads, head_dim].
+        num_warps: of a program; `WARPS` are the baseline's, from which its order follows.
     """
     _, heads, head_dim = x.shape
     elements = triton.next_power_of_2(heads) * head_dim
     size = min(max(elements // THREADS, 1), VECTOR // x.element_size())
     lanes = min(LANES, head_dim // size)
     return {
-        "ROWS": 1024 // head_dim,
+        "ROWS": max(num_warps * _ELEMENTS // head_dim, 1),
         "HEAD_DIM": head_dim,
         "SIZE": size,
         "LANES": lanes,

@@ -100,7 +100,7 @@ def _planned(
     out = torch.empty(x.shape, dtype=out_dtype or x.dtype, device=x.device)
     if out.numel() == 0:
         return Launch(out)
-    constants = tile(x)
+    constants = tile(x, WARPS)
     n_rows = x.shape[0] * x.shape[1]
     programs = triton.cdiv(n_rows, constants["ROWS"])
     flat = are_flat(x)

@@ -19,11 +19,14 @@ from exactness.launching import Launch, launcher
 from ._heads import EPS, HEADS, UNCONTRACTED_MEAN, check_heads, tile
 from ._host import check_number, check_tensor
 from ._layout import VECTOR, check_float_tensor, f32_constant
-from ._norm import COLUMNS, WARPS, are_aligned, place, pointers, row_strides, unit
+from ._norm import COLUMNS, are_aligned, place, pointers, row_strides, unit
 from ._rope import check_table, check_tokens, halves_aligned, heads_of, pairs, rotated, turned
 from ._squares import inverse_rms
 from ._start import options, start
 from ._yarn import POSITIONS
+
+_WARPS = 1
+"""A warp holds whole heads of k, or a block of pairs of q."""
 
 _BLOCK = 256
 """Pairs of queries that a program turns."""
@@ -208,7 +211,7 @@ def _planned(
     out: torch.Tensor,
 ) -> Launch[torch.Tensor]:
     half = cos_sin.shape[1] // 2
-    constants = tile(k)
+    constants = tile(k, _WARPS)
     n_rows = k.shape[0] * k.shape[1]
     k_programs = triton.cdiv(n_rows, constants["ROWS"])
     q_blocks = triton.cdiv(q.shape[1] * half, _BLOCK)
@@ -246,7 +249,7 @@ def _planned(
         HALF=half if aligned else 0,
         Q_ALIGN=VECTOR if aligned else 1,
         BLOCK=_BLOCK,
-        **options(programs, k, WARPS),
+        **options(programs, k, _WARPS),
     )
 
 
