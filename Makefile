@@ -56,7 +56,7 @@ $(BIN)/python:
 # constraints.txt too, hence no build isolation.
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) pip hatchling editables
-	$(PIP) --no-build-isolation --editable '.[torch,triton,test]' --group dev
+	$(PIP) --no-build-isolation --editable '.[torch,triton,test,quality]' --group dev
 	@touch $@
 
 $(INSTALLED_DOCS): $(INSTALLED)

@@ -59,7 +59,7 @@ class CodegenCheck(Check):
         if reason is not None:
             evidence.skip(EDGE, reason)
             return
-        launches = {launch.ptx: launch for launch in self._launches(evidence)}
+        launches = {(each.ptx, each.kernel): each for each in self._launches(evidence)}
         if not launches and not evidence.problems:
             evidence.problem("no Triton kernel was launched: there is no PTX to judge")
         judged = [Judged(launch, self._allowed) for launch in launches.values()]

@@ -26,10 +26,11 @@ def operands(kind: Kind) -> Iterator[tuple[Bits, Bits, Bits]]:
     names = list(FAMILIES)
     formats = (kind.a, kind.b, kind.accumulator)
     shapes = ((ROWS, DEPTH), (DEPTH, COLUMNS), (ROWS, COLUMNS))
-    for seed in range(4 * len(names)):
-        # Every family meets itself, and four of the others, in each of the places.
+    for number in range(4 * len(names)):
+        turn = number // len(names)
+        # Every family meets itself, then others, in each of the places.
         a, b, acc = (
-            _drawn(names[seed * (1 + place * (seed // len(names))) % len(names)], fmt, shape, seed)
+            _drawn(names[number * (1 + place * turn) % len(names)], fmt, shape, 3 * number + place)
             for place, (fmt, shape) in enumerate(zip(formats, shapes, strict=True))
         )
         yield a, b, acc

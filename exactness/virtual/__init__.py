@@ -1,8 +1,11 @@
-"""A virtual Hopper: the PTX that Triton compiles for sm_90, executed on a CPU with H200 bits.
+"""A virtual Hopper: PTX for sm_90, executed on a CPU with H200 bits.
 
 with exactness.virtual.hopper() as machine:
-    kernel[grid](x, y, n)          # CPU tensors
+    kernel[grid](x, y, n)          # Triton kernels on CPU tensors
 machine.counts                     # thread-instructions executed, by opcode
+
+module = exactness.virtual.load_ptx("kernels.ptx")       # what nvcc -ptx writes
+module["kernel"].launch(grid, block, x, y, n)
 """
 
 from __future__ import annotations
@@ -18,17 +21,23 @@ if TYPE_CHECKING:
     from exactness.virtual.editing import Edit, Editing
     from exactness.virtual.fusion import FusionError, check_fusion_free, resolve
     from exactness.virtual.launcher import Launch, VirtualHopper
+    from exactness.virtual.load import PTXKernel, PTXModule, load_ptx
+    from exactness.virtual.values import Struct
 
 __all__ = [
     "Configuration",
     "Editing",
     "FusionError",
     "Launch",
+    "PTXKernel",
+    "PTXModule",
+    "Struct",
     "VirtualHopper",
     "VirtualHopperError",
     "check_fusion_free",
     "configurations",
     "hopper",
+    "load_ptx",
     "resolve",
 ]
 
@@ -37,9 +46,13 @@ _LAZY = {
     "Editing": "editing",
     "FusionError": "fusion",
     "Launch": "launcher",
+    "PTXKernel": "load",
+    "PTXModule": "load",
+    "Struct": "values",
     "VirtualHopper": "launcher",
     "check_fusion_free": "fusion",
     "configurations": "autotuning",
+    "load_ptx": "load",
     "resolve": "fusion",
 }
 

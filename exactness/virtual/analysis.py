@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from exactness.virtual.instructions import Instruction
 from exactness.virtual.operation import Operation
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def stored_params(program: Program) -> frozenset[str] | None:
                     changed = True
     reached: set[str] = set()
     for operation in operations:
+        if _is_bulk_store(operation.instruction):
+            return None  # the address is in a tensor map, or found through one
         if operation.instruction.opcode in ("st", "atom", "red") and _may_be_global(operation):
             from_params = origins.get(operation.sources[0], set())
             if not from_params or _FROM_MEMORY in from_params:
@@ -107,6 +110,14 @@ def _origins(program: Program, operation: Operation, origins: dict[int, set[str]
     for source in operation.sources:
         found |= origins.get(source, set())
     return found
+
+
+def _is_bulk_store(ins: Instruction) -> bool:
+    """Whether the copy engine, or a copy of a tensor map, writes to global memory."""
+    words = ins.modifiers
+    if ins.opcode == "tensormap":
+        return "global" in words
+    return ins.opcode == "cp" and "bulk_group" in words
 
 
 def _may_be_global(operation: Operation) -> bool:
@@ -136,6 +147,8 @@ def _written(block: Block) -> set[int]:
     written = {t for op in block.operations if op.guard is None for t in op.targets}
     if block.end.reduction is not None and block.end.guard is None:
         written.add(block.end.reduction[1])
+    if block.end.wait is not None and block.end.guard is None:
+        written.add(block.end.wait[3])
     return written
 
 

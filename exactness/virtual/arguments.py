@@ -8,13 +8,15 @@ storage the distances are the true ones. Packing follows Triton's `driver.c`.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from exactness.virtual.descriptors import MAP_TYPE
 from exactness.virtual.errors import LaunchError, UnsupportedInstructionError
 from exactness.virtual.memory import GlobalMemory
 from exactness.virtual.ptx import Param
@@ -56,6 +58,7 @@ class _Span:
     size: int
     names: tuple[str, ...]
     owner: Any
+    writable: bool = True
 
     @property
     def end(self) -> int:
@@ -101,17 +104,41 @@ class ArgumentMemory:
         if isinstance(argument.value, int):
             return argument.value
         tensor = _cpu_tensor(argument)
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() % STORAGE_ALIGNMENT:
+        start = tensor.untyped_storage().data_ptr()
+        span = _Span(0, tensor.data_ptr(), _extent(tensor), (argument.name,), tensor)
+        return self._place(span, start)
+
+    def array(self, name: str, array: np.ndarray[Any, Any]) -> int:
+        """The address to pass for a NumPy array, read-only if the array is.
+
+        Raises:
+            TypeError: its elements are Python objects, or in another byte order.
+            ValueError: a stride is negative, or its storage is less aligned than on a GPU.
+        """
+        if array.dtype.hasobject or not array.dtype.isnative:
+            raise TypeError(f"argument {name} has dtype {array.dtype!r}; native numbers do")
+        if min(array.strides, default=0) < 0:
+            raise ValueError(f"argument {name} has strides {array.strides}; none may be negative")
+        owner = array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        last = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+        size = last + array.itemsize if array.size else 0
+        span = _Span(0, array.ctypes.data, size, (name,), array, array.flags.writeable)
+        return self._place(span, owner.ctypes.data)
+
+    def _place(self, span: _Span, start: int) -> int:
+        """Make bytes reachable whose storage starts at `start`; their address in the kernel."""
+        if start % STORAGE_ALIGNMENT:
             raise ValueError(
-                f"argument {argument.name}: its storage starts at {storage.data_ptr():#x}, which"
-                f" is no multiple of {STORAGE_ALIGNMENT}; on a GPU every storage is aligned, and"
-                " Triton compiles another kernel for it. Pass a copy (tensor.clone())"
+                f"argument {span.names[0]}: its storage starts at {start:#x}, which is no multiple"
+                f" of {STORAGE_ALIGNMENT}; on a GPU every storage is aligned, and compilers rely on"
+                " it. Pass a copy (x.clone() of a tensor, x.copy() of an array)"
             )
-        base = self._base(storage.data_ptr())
-        address = base + tensor.data_ptr() - storage.data_ptr() if tensor.numel() else base
-        self._add(_Span(address, tensor.data_ptr(), _extent(tensor), (argument.name,), tensor))
-        return address
+        base = self._base(start)
+        span.address = base + span.host - start if span.size else base
+        self._add(span)
+        return span.address
 
     def scratch(self, name: str, size: int, alignment: int) -> int:
         """The address of `size` fresh bytes for the kernel's own use; 0 if it needs none."""
@@ -134,9 +161,13 @@ class ArgumentMemory:
                 continue
             end = max(last.end, span.end)
             names = (*last.names, *(n for n in span.names if n not in last.names))
-            merged[-1] = _Span(last.address, last.host, end - last.address, names, last.owner)
+            writable = last.writable and span.writable
+            size = end - last.address
+            merged[-1] = _Span(last.address, last.host, size, names, last.owner, writable)
+        _check_disjoint(merged)
         for span in merged:
-            memory.register(span.address, _bytes_at(span.host, span.size), "/".join(span.names))
+            data = _bytes_at(span.host, span.size)
+            memory.register(span.address, data, "/".join(span.names), writable=span.writable)
 
     def _add(self, span: _Span) -> None:
         if span.size:
@@ -146,6 +177,18 @@ class ArgumentMemory:
         if host not in self._bases:
             self._bases[host] = (len(self._bases) + 1) * STORAGE_SPACING
         return self._bases[host]
+
+
+def _check_disjoint(spans: Iterable[_Span]) -> None:
+    """Bytes that two arguments share must have one address."""
+    ordered = sorted(spans, key=lambda span: span.host)
+    for span, after in itertools.pairwise(ordered):
+        if after.host < span.host + span.size:
+            names = "/".join((*span.names, *after.names))
+            raise LaunchError(
+                f"arguments {names} share memory that belongs to different objects; pass views of"
+                " one tensor or of one array"
+            )
 
 
 def _cpu_tensor(argument: Argument) -> Any:
@@ -196,7 +239,7 @@ def pack(
     Raises:
         LaunchError: a type's size is not that of the parameter.
         TypeError, ValueError, OverflowError: a value does not fit its type; the argument is named.
-        UnsupportedInstructionError: a tensor descriptor, whose accesses have no model.
+        UnsupportedInstructionError: a type that has no model.
     """
     packed = []
     for argument, param in zip(arguments, params, strict=True):
@@ -215,6 +258,9 @@ def pack_one(argument: Argument, memory: ArgumentMemory) -> bytes:
     kind = argument.type
     if kind.startswith("*"):
         return memory.pointer(argument).to_bytes(8, "little")
+    if kind == MAP_TYPE:
+        base = replace(argument, value=argument.value.descriptor.base)
+        return bytes(argument.value.encode(memory.pointer(base)))
     if kind in _INTEGERS:
         return _integer(argument, _INTEGERS[kind])
     if kind == "bf16":

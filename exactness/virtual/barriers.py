@@ -46,7 +46,7 @@ class Barrier:
         waiting: groups that wait.
         come: lanes that have come, those that do not wait included.
         arrivals: per block, how many.
-        brought: (blocks, warps), what those that came have seen of each warp.
+        brought: (blocks, warps + 1), what those that came have seen of each warp and of copies.
     """
 
     waiting: list[Parked]
@@ -57,12 +57,13 @@ class Barrier:
     @classmethod
     def empty(cls, state: State) -> Barrier:
         """Nobody has come."""
-        warps = state.threads // WARP
+        order = state.shared.order
+        known = 0 if order is None else order.engine
         return cls(
             [],
             np.zeros(state.shape, np.bool_),
             np.zeros(state.blocks, np.int64),
-            np.zeros((state.blocks, warps), np.int32),
+            np.zeros((state.blocks, known), np.int32),
         )
 
     def clear(self, complete: Bits) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from exactness.virtual.declarations import VARIABLE, read_variable
+from exactness.virtual.declarations import VARIABLE, read_params, read_variable
 from exactness.virtual.errors import PTXSyntaxError
 from exactness.virtual.instructions import (
     Address,
@@ -33,7 +33,7 @@ _INSTRUCTION = re.compile(
 )
 _ADDRESS = re.compile(rf"\[\s*({_NAME}|-?\w+)\s*(?:\+\s*(-?\s*\w+)|-\s*(\w+))?\s*\]")
 _DIRECTIVE = re.compile(r"\.(\w+)")
-_REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([^;]*);")
+_REGISTERS = re.compile(r"\.reg\s*\.(\w+)\s+([^;]*);")
 _BLOCK_TOKEN = re.compile(rf"[{{}}]|(?<![\w:])({_NAME})\s*:(?!:)")
 
 
@@ -107,8 +107,10 @@ class Body:
         word = match[1] if match else ""
         if word in ("loc", "file"):
             parser.take_line()
-        elif word in ("pragma", "branchtargets", "calltargets", "callprototype", "param"):
+        elif word in ("pragma", "calltargets", "callprototype"):
             parser.take(_STATEMENT)
+        elif word == "param":
+            self.call_params()
         elif word == "reg" and (registers := parser.take(_REGISTERS)) is not None:
             for name in _register_names(registers[2]):
                 self.registers[self.declare(name)] = registers[1]
@@ -117,6 +119,14 @@ class Body:
             self.variables.append(read_variable(variable))
         else:
             raise parser.error("this directive is unknown")
+
+    def call_params(self) -> None:
+        """Variables that carry arguments and results of a call: private to the thread."""
+        statement = self.parser.take(_STATEMENT)
+        for param in read_params(statement[0] if statement else ""):
+            name = self.declare(param.name)
+            self.variables.append(Variable(name, "local", param.align, param.size))
+        self.operands.clear()
 
     def instruction(self) -> None:
         """Read up to the semicolon."""
@@ -154,9 +164,12 @@ class Body:
 
     def read_operand(self, text: str) -> Operand:
         """Classify an operand by its form."""
-        if text.startswith("{"):
+        if text.startswith(("{", "(")):
             return Vector(tuple(self.operand(part) for part in split(text[1:-1])))
         if text.startswith("["):
+            base, *coordinates = split(text[1:-1])
+            if coordinates:  # a tensor map and the coordinates in it
+                return Vector((self.address(f"[{base}]"), *self.elements(coordinates[0])))
             return self.address(text)
         if "|" in text:
             first, second = text.split("|")
@@ -171,6 +184,11 @@ class Body:
         if name in self.registers:
             return Register(name)
         return Special(text) if text.startswith("%") else Symbol(name)
+
+    def elements(self, text: str) -> tuple[Operand, ...]:
+        """The parts of a vector operand."""
+        vector = self.operand(text)
+        return vector.elements if isinstance(vector, Vector) else (vector,)
 
     def address(self, text: str) -> Address:
         """`[base]`, `[base + offset]` or `[base - offset]`."""

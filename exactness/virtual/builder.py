@@ -59,7 +59,10 @@ class Builder:
         self.symbols: dict[str, int] = {}
         self.params: dict[int, tuple[str, int, str]] = {}
         self.unread: set[int] = set()
-        self._variables = {v.name for v in (*entry.variables, *entry.constants)}
+        variables = (*entry.variables, *entry.constants)
+        self._variables = {v.name for v in variables if v.size or v.space == "shared"}
+        self._variables.update(param.name for param in entry.params)
+        self._relocated = {v.name for v in variables if v.relocated}
         self._literal_numbers: dict[tuple[int, int], int] = {}
 
     def _number(self, bits: int) -> int:
@@ -95,10 +98,11 @@ class Builder:
         return self.specials[key]
 
     def symbol(self, name: str, bits: int) -> int:
-        """The register that holds the address of a variable."""
-        if name not in self._variables:
+        """The register that holds the address of a variable or of a parameter."""
+        if name not in self._variables or name in self._relocated:
+            why = "initialised with addresses" if name in self._relocated else "no variable"
             raise UnsupportedInstructionError(
-                f"the address of {name} is not modelled: it is no variable of the kernel",
+                f"the address of {name} is not modelled: it is {why} of the kernel",
                 kernel=self.entry.name,
             )
         key = f"{name}:{bits}"

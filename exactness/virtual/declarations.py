@@ -29,7 +29,8 @@ def read_variable(match: re.Match[str]) -> Variable:
     for dimension in re.findall(r"\[\s*(\w*)\s*\]", match[7]):
         size *= integer(dimension) if dimension else 0
     initial = initial_bytes(match[8], match[5]) if match[8] else None
-    return Variable(match[6], match[2], int(match[3] or element), size, initial)
+    relocated = bool(match[8]) and initial is None
+    return Variable(match[6], match[2], int(match[3] or element), size, initial, relocated)
 
 
 def _param(match: re.Match[str]) -> Param:
@@ -39,7 +40,7 @@ def _param(match: re.Match[str]) -> Param:
 
 
 def read_params(text: str) -> tuple[Param, ...]:
-    """The parameters of a kernel, in order."""
+    """The parameters of a kernel or a device function, in order."""
     return tuple(_param(match) for match in _PARAM.finditer(text))
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from exactness.virtual.autotuning import PseudoEvents, pseudo_time
-from exactness.virtual.errors import UnsupportedInstructionError
 from exactness.virtual.launcher import (
     DEVICE,
     MAX_THREADS,
@@ -144,9 +143,3 @@ class _Utils:
 
     def set_printf_fifo_size(self, size: int) -> None:
         """Device-side printing has no model; the instruction that calls it raises."""
-
-    def fill_tma_descriptor_tiled(self, *_: object) -> None:
-        """Raise: tensor descriptors have no model."""
-        raise UnsupportedInstructionError("tensor descriptors (TMA) have no model")
-
-    fill_tma_descriptor = fill_tma_descriptor_im2col = fill_tma_descriptor_tiled

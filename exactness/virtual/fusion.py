@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from exactness.virtual import ptx, sass
 from exactness.virtual.errors import LaunchError
 from exactness.virtual.evidence import FusionError, Lines, check_divisions, choices, compare
 from exactness.virtual.freedoms import Freedoms, find
+from exactness.virtual.inlining import called
 from exactness.virtual.ptx import Instruction, Module
 from exactness.virtual.rewriting import rewrite
 
@@ -120,18 +121,20 @@ def resolve(
         LaunchError: the module has no such kernel.
         sass.ToolError: ptxas or nvdisasm is missing.
     """
-    module = ptx.parse(text)
-    freedoms = _freedoms(module, kernel)
+    source = _Source(text, kernel, tuple(options))
     actual = sass.assemble(text, options) if cubin is None else cubin
-    if freedoms.unproven:
-        check_divisions(freedoms, _evidence(text, options, actual))
-    if freedoms.nothing_to_decide and _is_explicit(text, options, actual, freedoms):
-        return Resolved(text, module, Verdict((), (), Proof.EXPLICIT))
-    for fused in ({}, _usual(freedoms)):
-        decided = rewrite(text, freedoms, fused)
-        if sass.code(sass.assemble(decided, options)) == sass.code(actual):
-            return _resolved(decided, freedoms, fused, Proof.SAME_CODE)
-    return _contracted(text, freedoms, options, actual)
+    if f".text.{kernel}" not in sass.code(actual):
+        raise LaunchError(f"the cubin has no kernel {kernel!r}")
+    for part in source.parts:
+        if part.unproven:
+            check_divisions(part, _evidence(source, actual))
+    if all(part.nothing_to_decide for part in source.parts) and _is_explicit(source, actual):
+        return Resolved(text, source.module, Verdict((), (), Proof.EXPLICIT))
+    for fused in ({}, _usual(source.parts)):
+        decided = source.decided(fused)
+        if source.code(sass.assemble(decided, options)) == source.code(actual):
+            return _resolved(decided, source.parts, fused, Proof.SAME_CODE)
+    return _contracted(source, actual)
 
 
 def check_fusion_free(text: str, kernel: str, options: Sequence[str] = ()) -> FusionFree:
@@ -150,32 +153,69 @@ def check_fusion_free(text: str, kernel: str, options: Sequence[str] = ()) -> Fu
         LaunchError: the module has no such kernel.
         sass.ToolError: ptxas is missing.
     """
-    freedoms = _freedoms(ptx.parse(text), kernel)
-    with_fusion, without = (_code(text, options, fuse=fuse) for fuse in (True, False))
-    folded = (*freedoms.divisions, *freedoms.functions)
-    return FusionFree(freedoms.unrounded, folded, with_fusion == without)
+    source = _Source(text, kernel, tuple(options))
+    unrounded = tuple(i for part in source.parts for i in part.unrounded)
+    same_code = source.assembled(fuse=True) == source.assembled(fuse=False)
+    return FusionFree(unrounded, _folded(source.parts), same_code)
 
 
-def _freedoms(module: Module, kernel: str) -> Freedoms:
-    if kernel not in module.entries:
-        known = ", ".join(module.entries) or "none"
-        raise LaunchError(f"kernel is {kernel!r}; the PTX module has: {known}")
-    return find(module.entries[kernel])
+@dataclass(frozen=True, slots=True, eq=False)
+class _Source:
+    """A kernel's PTX text, with the device functions that it calls.
+
+    Attributes:
+        text: of the module.
+        kernel: the entry's name.
+        options: of ptxas.
+        module: the text, parsed.
+        parts: what the kernel and each of its functions leave open.
+    """
+
+    text: str
+    kernel: str
+    options: tuple[str, ...]
+    module: Module = field(init=False)
+    parts: tuple[Freedoms, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        module = ptx.parse(self.text)
+        if self.kernel not in module.entries:
+            known = ", ".join(module.entries) or "none"
+            raise LaunchError(f"kernel is {self.kernel!r}; the PTX module has: {known}")
+        entry = module.entries[self.kernel]
+        object.__setattr__(self, "module", module)
+        object.__setattr__(self, "parts", tuple(map(find, (entry, *called(entry)))))
+
+    def decided(self, fused: Mapping[Instruction, int]) -> str:
+        """The text with every freedom decided: sum to the operand that it absorbs."""
+        text = self.text
+        for part in self.parts:
+            text = rewrite(text, part, fused)
+        return text
+
+    def code(self, cubin: bytes) -> Mapping[str, bytes]:
+        """The machine code that this kernel runs: all but the module's other kernels."""
+        others = tuple(f".{name}" for name in self.module.entries if name != self.kernel)
+        return {name: data for name, data in sass.code(cubin).items() if not name.endswith(others)}
+
+    def assembled(self, *, fuse: bool) -> Mapping[str, bytes]:
+        """The machine code with and without contraction, whatever the options say."""
+        others = [option for option in self.options if option != NO_CONTRACTION]
+        options = others if fuse else [*others, NO_CONTRACTION]
+        return self.code(sass.assemble(self.text, options))
 
 
-def _code(text: str, options: Sequence[str], *, fuse: bool) -> Mapping[str, bytes]:
-    others = [option for option in options if option != NO_CONTRACTION]
-    return sass.code(sass.assemble(text, others if fuse else [*others, NO_CONTRACTION]))
-
-
-def _is_explicit(text: str, options: Sequence[str], actual: bytes, freedoms: Freedoms) -> bool:
-    """The check that DESIGN asks for: flipping --fmad must not change the machine code."""
-    flipped = NO_CONTRACTION in options
-    if _code(text, options, fuse=flipped) == sass.code(actual):
+def _is_explicit(source: _Source, actual: bytes) -> bool:
+    """Nothing is open if flipping --fmad does not change the machine code."""
+    flipped = source.assembled(fuse=NO_CONTRACTION in source.options)
+    if flipped == source.code(actual):
+        return True
+    # Another ptxas gave the cubin, perhaps; the one here must still find nothing to decide.
+    if flipped == source.assembled(fuse=NO_CONTRACTION not in source.options):
         return True
     raise FusionError(
         "the machine code changes with --fmad=false although every add, sub and mul is rounded",
-        kernel=freedoms.entry.name,
+        kernel=source.kernel,
     )
 
 
@@ -183,25 +223,26 @@ def _arithmetic(cubin: bytes) -> Lines:
     return sass.arithmetic(sass.disassemble(cubin))
 
 
-def _evidence(text: str, options: Sequence[str], actual: bytes) -> Lines:
+def _evidence(source: _Source, actual: bytes) -> Lines:
     """The arithmetic of each PTX line; a cubin without line information is assembled again."""
     lines = _arithmetic(actual)
     if sass.UNKNOWN_LINE not in lines:
         return lines
-    again = sass.assemble(text, options)
-    if sass.code(again) != sass.code(actual):
+    again = sass.assemble(source.text, source.options)
+    if source.code(again) != source.code(actual):
         raise FusionError("the cubin has no line information, and its PTX assembles to other code")
     return _arithmetic(again)
 
 
-def _usual(freedoms: Freedoms) -> dict[Instruction, int]:
+def _usual(parts: Sequence[Freedoms]) -> dict[Instruction, int]:
     """What ptxas does as a rule: absorb the first operand whose readers can all absorb it.
 
     A first try, which spares the disassembly if the machine code agrees.
     """
-    counted = Counter(p.instruction for t in freedoms.sums for p in t.products.values())
+    sums = [total for part in parts for total in part.sums]
+    counted = Counter(p.instruction for t in sums for p in t.products.values())
     chosen = {}
-    for total in freedoms.sums:
+    for total in sums:
         for position, product in sorted(total.products.items()):
             if counted[product.instruction] == product.users:
                 chosen[total.instruction] = position
@@ -209,26 +250,35 @@ def _usual(freedoms: Freedoms) -> dict[Instruction, int]:
     return chosen
 
 
-def _contracted(text: str, freedoms: Freedoms, options: Sequence[str], actual: bytes) -> Resolved:
+def _contracted(source: _Source, actual: bytes) -> Resolved:
     """Take the contractions from the machine code, and check that they explain all of it."""
-    lines = _evidence(text, options, actual)
-    fused = choices(freedoms, lines)
-    decided = rewrite(text, freedoms, fused)
-    assembled = sass.assemble(decided, options)
+    lines = _evidence(source, actual)
+    fused: dict[Instruction, int] = {}
+    for part in source.parts:
+        fused |= choices(part, lines)
+    decided = source.decided(fused)
+    assembled = sass.assemble(decided, source.options)
     proof = Proof.SAME_CODE
-    if sass.code(assembled) != sass.code(actual):
-        compare(freedoms, lines, _arithmetic(assembled))
+    if source.code(assembled) != source.code(actual):
+        resolved = _arithmetic(assembled)
+        for part in source.parts:
+            compare(part, lines, resolved)
         proof = Proof.SAME_ARITHMETIC
-    return _resolved(decided, freedoms, fused, proof)
+    return _resolved(decided, source.parts, fused, proof)
 
 
 def _resolved(
-    text: str, freedoms: Freedoms, fused: Mapping[Instruction, int], proof: Proof
+    text: str, parts: Sequence[Freedoms], fused: Mapping[Instruction, int], proof: Proof
 ) -> Resolved:
     pairs = tuple(
         Contraction(total.products[fused[total.instruction]].instruction, total.instruction)
-        for total in freedoms.sums
+        for part in parts
+        for total in part.sums
         if total.instruction in fused
     )
-    verdict = Verdict(pairs, (*freedoms.divisions, *freedoms.functions), proof)
-    return Resolved(text, ptx.parse(text), verdict)
+    return Resolved(text, ptx.parse(text), Verdict(pairs, _folded(parts), proof))
+
+
+def _folded(parts: Sequence[Freedoms]) -> tuple[Instruction, ...]:
+    """Divisions by and functions of constants."""
+    return tuple(i for part in parts for i in (*part.divisions, *part.functions))

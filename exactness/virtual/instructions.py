@@ -6,7 +6,7 @@ The words are those of the PTX ISA manual (CUDA 13, PTX 9.0), chapters 4 and 5.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 
@@ -173,6 +173,7 @@ class Variable:
         align: alignment in bytes.
         size: bytes; 0 for `extern` arrays, whose size is the launch's dynamic shared memory.
         initial: initial bytes (zero-extended to `size`), None if there are none.
+        relocated: whether the initial value holds addresses, which are not known here.
     """
 
     name: str
@@ -180,11 +181,12 @@ class Variable:
     align: int
     size: int
     initial: bytes | None = None
+    relocated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A kernel parameter.
+    """A parameter of a kernel or a device function.
 
     Attributes:
         name: its symbol.
@@ -203,7 +205,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """A kernel.
+    """A kernel, or a device function.
 
     Attributes:
         name: its symbol.
@@ -215,7 +217,10 @@ class Entry:
         constants: the module's `.global` and `.const` variables.
         reqntid: required block dimensions, if stated.
         maxntid: largest block dimensions, if stated.
+        cluster: blocks of a cluster, if stated.
         target: the module's target, "sm_90a".
+        returns: what a device function returns: one parameter or none.
+        functions: the module's device functions by name, as far as they have bodies.
     """
 
     name: str
@@ -227,7 +232,10 @@ class Entry:
     constants: tuple[Variable, ...] = ()
     reqntid: tuple[int, int, int] | None = None
     maxntid: tuple[int, int, int] | None = None
+    cluster: tuple[int, int, int] | None = None
     target: str = ""
+    returns: tuple[Param, ...] = ()
+    functions: Mapping[str, Entry] = field(default_factory=dict, repr=False)
 
     @property
     def shared(self) -> tuple[Variable, ...]:
@@ -247,6 +255,7 @@ class Module:
         shared: shared variables of the module.
         constants: `.global` and `.const` variables of the module.
         files: the `.file` table.
+        functions: device functions by name.
     """
 
     version: str
@@ -256,3 +265,4 @@ class Module:
     shared: tuple[Variable, ...]
     constants: tuple[Variable, ...]
     files: Mapping[int, str]
+    functions: Mapping[str, Entry] = field(default_factory=dict)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from exactness.virtual import fusion
 from exactness.virtual.arguments import Argument, ArgumentMemory, flatten, pack
+from exactness.virtual.descriptors import expanded
 from exactness.virtual.editing import Editing
 from exactness.virtual.errors import LaunchError, UnsupportedInstructionError
 from exactness.virtual.fusion import Resolved, Verdict
@@ -36,7 +38,7 @@ class Launch:
         num_warps: warps of a block.
         counts: thread-instructions executed, by opcode with modifiers.
         verdict: what ptxas made of the PTX.
-        ptx: the PTX that Triton printed, whatever an edit made of it.
+        ptx: the PTX that the compiler printed, whatever an edit made of it.
         options: the ptxas options it is assembled with.
     """
 
@@ -78,7 +80,7 @@ class VirtualHopper:
 
     def note_tuned(self, kernel: Any) -> None:
         """Remember an autotuned kernel, if this is the innermost block."""
-        if _active_hopper() is self and kernel not in self.tuned:
+        if active_hopper() is self and kernel not in self.tuned:
             self.tuned.append(kernel)
 
     @property
@@ -102,8 +104,7 @@ class Launcher:
         """Called by Triton at the first launch.
 
         Raises:
-            UnsupportedInstructionError: clusters, tensor descriptors, or another architecture than
-                sm_90.
+            UnsupportedInstructionError: clusters, or another architecture than sm_90.
         """
         self.metadata = metadata
         self.source = src
@@ -113,11 +114,6 @@ class Launcher:
             raise UnsupportedInstructionError(
                 f"num_ctas is {metadata.num_ctas}; the virtual Hopper runs kernels with num_ctas=1"
             )
-        for name, kind in _types(self.signature):
-            if kind.startswith("tensordesc"):
-                raise UnsupportedInstructionError(
-                    f"argument {name} is a tensor descriptor (TMA), which has no model"
-                )
         if metadata.target.arch != 90 or getattr(metadata, "arch", "sm90") != "sm90":
             raise UnsupportedInstructionError(
                 f"the kernel is compiled for {metadata.arch}; the virtual Hopper runs sm90"
@@ -142,7 +138,9 @@ class Launcher:
         Raises:
             VirtualHopperError: what the kernel did wrong, or what has no model.
         """
-        hopper = _active_hopper()
+        hopper = active_hopper()
+        if hopper is None:
+            raise LaunchError("this kernel was compiled inside exactness.virtual.hopper()")
         grid = _checked_grid((grid_x, grid_y, grid_z), function.name)
         if enter_hook is not None:
             enter_hook(launch_metadata)
@@ -162,7 +160,8 @@ class Launcher:
         program = hopper.program(resolved, function.name)
         entry = program.entry
         memory = ArgumentMemory()
-        arguments = [*flatten(self.signature, args), *self._scratch(grid, memory)]
+        given = expanded(flatten(self.signature, args), self._descriptors)
+        arguments = [*given, *self._scratch(grid, memory)]
         if len(arguments) < len(entry.params):
             raise LaunchError(
                 f"kernel {entry.name} declares {len(entry.params)} parameters,"
@@ -205,6 +204,11 @@ class Launcher:
             )
         return self._program
 
+    @property
+    def _descriptors(self) -> Sequence[Mapping[str, Any] | None]:
+        """What the compiler says about each tensor descriptor."""
+        return getattr(self.metadata, "tensordesc_meta", None) or ()
+
     @functools.cached_property
     def _ptx(self) -> str:
         return _ptx_text(self.source, self.metadata)
@@ -214,22 +218,13 @@ class Launcher:
         return ptxas_options(self.metadata)
 
 
-def _types(signature: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Parameter names and types; the parts of a tuple have its name."""
-    for name, kind in signature:
-        if isinstance(kind, tuple | list):
-            yield from _types((name, part) for part in kind)
-        else:
-            yield name, kind
-
-
-def _active_hopper() -> VirtualHopper:
-    from triton.runtime import driver
-
-    hopper = getattr(driver.active, "hopper", None)
-    if not isinstance(hopper, VirtualHopper):
-        raise LaunchError("this kernel was compiled inside exactness.virtual.hopper()")
-    return hopper
+def active_hopper() -> VirtualHopper | None:
+    """The machine of the innermost `hopper()` block; None outside of any."""
+    triton = sys.modules.get("triton.runtime.driver")
+    # `driver.active` would create a driver, which fails without a GPU.
+    hopper = getattr(getattr(triton, "driver", None), "_active", None)
+    hopper = getattr(hopper, "hopper", None)
+    return hopper if isinstance(hopper, VirtualHopper) else None
 
 
 def _checked_grid(grid: tuple[Any, Any, Any], kernel: str) -> tuple[int, int, int]:

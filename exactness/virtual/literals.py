@@ -29,7 +29,7 @@ def type_bytes(name: str) -> int:
 
 def split(text: str) -> list[str]:
     """Split at the commas outside of brackets."""
-    if "{" not in text and "[" not in text:
+    if not any(bracket in text for bracket in "{[("):
         return [part.strip() for part in text.split(",") if part.strip()]
     parts, depth, start = [], 0, 0
     for position, char in enumerate(text):

@@ -8,11 +8,15 @@ diverged threads together again as early as possible (`exactness.virtual.schedul
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from exactness.virtual.errors import LaunchError, VirtualHopperError
+from exactness.virtual.errors import (
+    LaunchError,
+    UnsupportedInstructionError,
+    VirtualHopperError,
+)
 from exactness.virtual.floats import check_host
 from exactness.virtual.instructions import Entry, Param, Variable
 from exactness.virtual.memory import GlobalMemory
@@ -28,6 +32,8 @@ LANES = 1 << 15
 """Lanes that run at once: enough to drown the cost of a NumPy call, few enough for the cache."""
 CHUNK_BYTES = 64 << 20
 """Shared and local memory that a chunk may take."""
+PARAM_BASE = 1 << 20
+"""Where parameters lie whose address is taken; PTX may keep 32 bits of it."""
 SHARED_LIMIT = 232448
 """Bytes of shared memory that a block can have on the H200 (227 KiB)."""
 
@@ -56,6 +62,7 @@ def launch(
     dynamic_shared: int = 0,
     kernel_name: str | None = None,
     program: Program | None = None,
+    variables: Mapping[str, Bits] | None = None,
 ) -> Counts:
     """Run a kernel to its end.
 
@@ -69,6 +76,8 @@ def launch(
         dynamic_shared: bytes of shared memory beyond the static variables.
         kernel_name: what to call it in messages; the entry's name if None.
         program: the kernel as it was decoded already.
+        variables: bytes of the module's `.global` and `.const` variables by name (u8, contiguous,
+            aligned as declared), which outlive the launch; fresh ones if None.
 
     Returns:
         How many thread-instructions of each kind ran.
@@ -79,7 +88,9 @@ def launch(
     name = kernel_name or entry.name
     try:
         decoded = decode_entry(entry) if program is None else program
-        return _launch(decoded, grid, block, params, memory, dynamic_shared)
+        if variables is None:
+            variables = fresh_variables(entry.constants)
+        return _launch(decoded, grid, block, params, memory, dynamic_shared, variables)
     except VirtualHopperError as error:
         error.at(name, None)
         raise
@@ -87,7 +98,7 @@ def launch(
 
 def _launch(
     program: Program, grid: Dimensions, block: Dimensions, params: Sequence[bytes | int | float],
-    memory: GlobalMemory, dynamic_shared: int,
+    memory: GlobalMemory, dynamic_shared: int, variables: Mapping[str, Bits],
 ) -> Counts:  # fmt: skip
     entry = program.entry
     _check_dimensions(entry, grid, block)
@@ -95,12 +106,15 @@ def _launch(
     packed = _pack(entry.params, params)
     shared_addresses, shared_size = _layout(entry, "shared", dynamic_shared, SHARED_BASE)
     local_addresses, local_size = _layout(entry, "local", 0, 0)
+    # Every thread's part starts aligned for the widest access.
+    local_size = -(-local_size // 16) * 16
     if shared_size > SHARED_LIMIT:
         raise LaunchError(
             f"{shared_size} bytes of shared memory; at most {SHARED_LIMIT} are accepted"
         )
-    constants, keep = _place_constants(entry, memory)
-    symbols = {**shared_addresses, **local_addresses, **constants}
+    constants = _place_constants(entry, memory, variables)
+    readable = _place_params(program, memory, packed)
+    symbols = {**shared_addresses, **local_addresses, **constants, **readable}
     memory.begin_launch(program.global_granule, _stored_addresses(program, packed))
     counts = Counts()
     total = grid[0] * grid[1] * grid[2]
@@ -115,7 +129,6 @@ def _launch(
                 state.local = np.zeros((blocks, threads, local_size), np.uint8)
                 state.local_valid = np.zeros((blocks, threads, local_size), np.bool_)
             Scheduler(program, state, counts).run()
-    del keep
     counts.blocks, counts.threads = total, total * block[0] * block[1] * block[2]
     return counts
 
@@ -128,6 +141,10 @@ def _check_dimensions(entry: Entry, grid: Dimensions, block: Dimensions) -> None
         raise LaunchError(f"block: {block}; three positive counts, at most 1024 threads")
     if entry.reqntid is not None and tuple(block) != entry.reqntid:
         raise LaunchError(f"block: {block}; the kernel requires {entry.reqntid}")
+    if entry.cluster not in (None, (1, 1, 1)):
+        raise UnsupportedInstructionError(
+            f".reqnctapercluster {entry.cluster} is not modelled: only clusters of one block are"
+        )
     limit = entry.maxntid
     if limit is not None and block[0] * block[1] * block[2] > limit[0] * limit[1] * limit[2]:
         raise LaunchError(f"block: {block}; the kernel allows at most {limit}")
@@ -178,30 +195,47 @@ def _layout(
     return addresses, used + dynamic
 
 
-def _place_constants(
-    entry: Entry, memory: GlobalMemory
-) -> tuple[dict[str, int], list[Bits]]:
-    """Give the module's global variables memory; their addresses are those of host arrays."""
-    addresses, keep = {}, []
-    for variable in entry.constants:
-        if variable.size == 0:
-            continue
-        data = _constant_bytes(variable)
-        address = data.ctypes.data
-        memory.register(address, data, variable.name, writable=variable.space == "global")
-        addresses[variable.name] = address
-        keep.append(data)
-    return addresses, keep
+def fresh_variables(declared: Iterable[Variable]) -> dict[str, Bits]:
+    """Memory for a module's variables with their initial values; `extern` arrays have none."""
+    return {v.name: _aligned(v.initial or b"", v.size, v.align) for v in declared if v.size}
 
 
-def _constant_bytes(variable: Variable) -> Bits:
-    """The variable's bytes, aligned as declared."""
-    buffer = np.zeros(variable.size + variable.align, np.uint8)
-    skip = -buffer.ctypes.data % variable.align
-    data = buffer[skip : skip + variable.size]
-    initial = variable.initial or b""
+def _aligned(initial: bytes, size: int, align: int) -> Bits:
+    """Bytes that start at a multiple of `align`, zero after the initial ones."""
+    buffer = np.zeros(size + align, np.uint8)
+    skip = -buffer.ctypes.data % align
+    data = buffer[skip : skip + size]
     data[: len(initial)] = np.frombuffer(initial, np.uint8)
     return data
+
+
+def _place_constants(
+    entry: Entry, memory: GlobalMemory, variables: Mapping[str, Bits]
+) -> dict[str, int]:
+    """Make the module's variables reachable; their addresses are those of host arrays."""
+    addresses = {}
+    for variable in entry.constants:
+        if variable.size:
+            data = variables[variable.name]
+            address = addresses[variable.name] = data.ctypes.data
+            memory.register(address, data, variable.name, writable=variable.space == "global")
+    return addresses
+
+
+def _place_params(
+    program: Program, memory: GlobalMemory, packed: Mapping[str, bytes]
+) -> dict[str, int]:
+    """Make parameters readable whose addresses the kernel takes (indexed structs)."""
+    taken = {key.rsplit(":", maxsplit=1)[0] for key in program.builder.symbols}
+    addresses, address = {}, PARAM_BASE
+    for param in program.entry.params:
+        if param.name in taken:
+            address = -(-address // param.align) * param.align
+            data = _aligned(packed[param.name], param.size, param.align)
+            memory.register(address, data, f"parameter {param.name}", writable=False)
+            addresses[param.name] = address
+            address += param.size
+    return addresses
 
 
 def _stored_addresses(program: Program, packed: dict[str, bytes]) -> list[int] | None:

@@ -78,6 +78,7 @@ class Access:
         mask: the lanes that `addresses` stands for.
         size: bytes: 1, 2, 4, 8 or 16.
         name: the buffer, once known.
+        owners: flat lane number of each address, where a lane makes many accesses at once.
         chosen: of the lanes before, those that reach this buffer; None for all.
     """
 
@@ -87,6 +88,7 @@ class Access:
     size: int
     name: str = ""
     chosen: Bits | None = None
+    owners: Bits | None = None
 
     def of(self, region: Region) -> Access:
         """The same access, known to be to this region."""
@@ -94,7 +96,7 @@ class Access:
 
     def full(self) -> Access:
         """The same access with an address for every lane."""
-        if self.mask is not None:
+        if self.mask is not None or self.owners is not None:
             return self
         return replace(self, addresses=self.state.full(self.addresses))
 
@@ -108,7 +110,9 @@ class Access:
 
     def lanes(self, values: Bits) -> Bits:
         """A (blocks, threads) array cut down to the lanes of this access."""
-        if self.mask is not None:
+        if self.owners is not None:
+            values = values.ravel()[self.owners]
+        elif self.mask is not None:
             values = values[np.broadcast_to(self.mask, self.state.shape)]
         return values if self.chosen is None else values[self.chosen]
 
@@ -120,6 +124,10 @@ class Access:
         """Raise for some lanes of this access."""
         if self.chosen is not None:
             bad = place(bad, self.chosen)
+        if self.owners is not None:
+            lanes = np.zeros(self.state.blocks * self.state.threads, np.bool_)
+            lanes[self.owners[bad]] = True
+            self.state.fail(kind, what, lanes.reshape(self.state.shape))
         self.state.fail(kind, what, spread(bad, self.mask, self.state))
 
 

@@ -1,4 +1,4 @@
-"""Which accesses of other warps are before a warp's own, where barriers do not order all of them.
+"""Which accesses of others are before a warp's own, where barriers do not order all of them.
 
 Barriers that only some warps meet at, or that a warp passes without waiting, order some warps and
 not others. Kernels that have such barriers keep a vector clock for every warp: an access races
@@ -16,13 +16,21 @@ class PartialOrder:
     """Vector clocks: which accesses of other warps are before a warp's own.
 
     Attributes:
-        clocks: (blocks, warps, warps) i32; [b, w, u] is the time up to which warp w has seen u.
+        clocks: (blocks, warps, warps + 1) i32; [b, w, u] is the time up to which warp w has seen
+            u. The last u is the engine that copies in bulk.
+        copies: (blocks,) i32, the engine's own time.
     """
 
     def __init__(self, blocks: int, warps: int) -> None:
         """Every warp at time 1, having seen nobody."""
-        self.clocks = np.zeros((blocks, warps, warps), np.int32)
+        self.clocks = np.zeros((blocks, warps, warps + 1), np.int32)
+        self.copies = np.zeros(blocks, np.int32)
         self.clocks[:, np.arange(warps), np.arange(warps)] = 1
+
+    @property
+    def engine(self) -> int:
+        """The number of the engine that copies in bulk, after those of the warps."""
+        return int(self.clocks.shape[2])
 
     def time(self, block: Bits, warp: Bits) -> Bits:
         """The present time of warps (numbered from 1) of blocks."""

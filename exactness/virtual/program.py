@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from exactness.virtual import analysis, ops
 from exactness.virtual.builder import Builder
+from exactness.virtual.inlining import inlined
 from exactness.virtual.instructions import Entry, Guard, Instruction, Operand, Symbol
 from exactness.virtual.operation import Operation
 from exactness.virtual.ops.common import BITS, types_of
@@ -17,14 +18,16 @@ class Terminator:
     """What ends a basic block.
 
     Attributes:
-        kind: "next", "branch", "exit", "trap" or "barrier".
-        instruction: None for "next".
+        kind: "next", "branch", "exit", "trap", "barrier", "wait" (for an mbarrier), or "missing"
+            for a call of a function that has no body.
+        instruction: None for "next", unless a device function is entered.
         target: number of the block that a branch goes to.
         guard: register number and negation.
         barrier: for barriers, register numbers of its name and thread count (−1: whole block).
         arrive_only: whether the threads go on without waiting.
         aligned: whether whole warps must come.
         reduction: for `bar.red`, operation, target and predicate registers, negation.
+        wait: for mbarriers, registers of address, offset (a number), parity and result.
     """
 
     kind: str
@@ -35,6 +38,7 @@ class Terminator:
     arrive_only: bool = False
     aligned: bool = True
     reduction: tuple[str, int, int, bool] | None = None
+    wait: tuple[int, int, int, int] | None = None
 
     def sources(self) -> list[int]:
         """Registers that it reads."""
@@ -43,6 +47,8 @@ class Terminator:
             found.append(self.guard[0])
         if self.reduction is not None:
             found.append(self.reduction[2])
+        if self.wait is not None:
+            found += [self.wait[0], self.wait[2]]
         return found
 
 
@@ -67,7 +73,7 @@ class Block:
                 return [self.end.target, *after]
             case "exit":
                 return [] if self.end.guard is None else [number + 1]
-            case "trap":
+            case "trap" | "missing":
                 return [] if self.end.guard is None else [number + 1]
         return [number + 1]
 
@@ -100,11 +106,12 @@ class Program:
 
 @lru_cache(maxsize=256)
 def decode_entry(entry: Entry) -> Program:
-    """Decode a kernel; entries are compared by identity.
+    """Decode a kernel, device functions in place of their calls; entries compare by identity.
 
     Raises:
         UnsupportedInstructionError: an instruction without a bit model.
     """
+    entry = inlined(entry)
     builder = Builder(entry)
     starts = _block_starts(entry)
     numbers = {start: number for number, start in enumerate(starts)}
@@ -117,24 +124,29 @@ def decode_entry(entry: Entry) -> Program:
     program.partial_barriers = any(
         block.end.kind == "barrier" and (block.end.arrive_only or block.end.barrier[1] >= 0)
         for block in blocks
-    )
+    ) or any(ins.opcode == "mbarrier" or "bulk" in ins.modifiers for ins in entry.body)
     program.maybe_undefined = analysis.maybe_undefined(program)
     analysis.liveness(program)
     program.stored_params = analysis.stored_params(program)
     return program
 
 
+CLUSTER_BARRIER = 16
+"""The number of the barrier that a cluster's only block meets at, after the named ones."""
+
 _ENDS = frozenset(["bra", "brx", "ret", "exit", "trap", "bar", "barrier", "call"])
 
 
 def _ends_block(ins: Instruction) -> bool:
+    if ins.opcode == "mbarrier":
+        return "try_wait" in ins.modifiers or "test_wait" in ins.modifiers
     return ins.opcode in _ENDS and "warp" not in ins.modifiers
 
 
 def _block_starts(entry: Entry) -> list[int]:
     """Indices of instructions that begin a basic block."""
     starts = {0}
-    used = {o.name for ins in entry.body if ins.opcode == "bra" for o in ins.operands
+    used = {o.name for ins in entry.body if ins.opcode in ("bra", "ret") for o in ins.operands
             if isinstance(o, Symbol)}  # fmt: skip
     starts.update(index for label, index in entry.labels.items() if label in used)
     starts.update(i + 1 for i, ins in enumerate(entry.body) if _ends_block(ins))
@@ -166,10 +178,18 @@ def _terminator(
     match ins.opcode:
         case "bra":
             return Terminator("branch", ins, _target(ins, entry, builder, numbers), guard)
+        case "ret" if ins.operands:  # from a device function, to what follows its call
+            return Terminator("branch", ins, _target(ins, entry, builder, numbers), guard)
+        case "call":
+            return Terminator("missing" if ins.operands else "next", ins, guard=guard)
         case "ret" | "exit":
             return Terminator("exit", ins, guard=guard)
         case "trap":
             return Terminator("trap", ins, guard=guard)
+        case "mbarrier":
+            return _mbarrier_wait(ins, builder, guard)
+        case "barrier" if ins.modifiers[:2] == ("cluster", "arrive"):
+            return Terminator("next", ins, guard=guard)  # the wait will meet all threads
         case "bar" | "barrier":
             return _barrier(ins, builder, guard)
     raise builder.unsupported(ins, f"opcode {ins.opcode}")
@@ -184,6 +204,9 @@ def _target(ins: Instruction, entry: Entry, builder: Builder, numbers: dict[int,
 
 def _barrier(ins: Instruction, builder: Builder, guard: tuple[int, bool] | None) -> Terminator:
     """bar.{sync,arrive,red} and barrier.…, with or without `.cta`."""
+    if ins.modifiers[:2] == ("cluster", "wait"):
+        name = builder.literal(CLUSTER_BARRIER, 32)
+        return Terminator("barrier", ins, guard=guard, barrier=(name, -1), aligned=False)
     words = [word for word in ins.modifiers if word not in ("cta", "aligned")]
     known = {"sync", "arrive", "red", "popc", "and", "or", "u32", "pred"}
     if not words or words[0] not in ("sync", "arrive", "red") or not set(words) <= known:
@@ -203,6 +226,22 @@ def _barrier(ins: Instruction, builder: Builder, guard: tuple[int, bool] | None)
     )
 
 
+def _mbarrier_wait(
+    ins: Instruction, builder: Builder, guard: tuple[int, bool] | None
+) -> Terminator:
+    """mbarrier.try_wait, test_wait; how often they fail first depends on time, so they wait."""
+    known = {"try_wait", "test_wait", "parity", "shared", "shared::cta", "b64", "acquire",
+             "relaxed", "cta", "cluster"}  # fmt: skip
+    if not set(ins.modifiers) <= known:
+        raise builder.unsupported(ins, f"modifiers {'.'.join(ins.modifiers)}")
+    address, offset = builder.address(ins, ins.operands[1])
+    # The token of an arrival is the parity of the phase that it arrived in.
+    parity = builder.source(ins, ins.operands[2], 32 if "parity" in ins.modifiers else 64)
+    target = builder.target(ins, ins.operands[0], 1)
+    wait = (address, offset, parity, target)
+    return Terminator("wait", ins, guard=guard, wait=wait)
+
+
 def _reduction(
     ins: Instruction, builder: Builder, operation: str, operands: list[Operand]
 ) -> tuple[str, int, int, bool]:
@@ -216,7 +255,7 @@ def _granules(entry: Entry) -> tuple[int, int]:
     """Bytes that are tracked together: in shared memory, elements; in global memory, stores."""
     shared, outside = 8, 16
     for ins in entry.body:
-        if ins.opcode not in ("ld", "st", "atom", "red", "cp", "ldmatrix", "stmatrix"):
+        if ins.opcode not in ("ld", "st", "atom", "red", "cp", "ldmatrix", "stmatrix", "tensormap"):
             continue
         types = types_of(ins)
         element = min(BITS.get(name, 8) // 8 for name in types) if types else 4

@@ -63,7 +63,7 @@ __all__ = [
 
 _DIRECTIVE = re.compile(r"\.(\w+)")
 _ENTRY = re.compile(
-    r"((?:\.(?:visible|weak|extern)\s+)*)\.(entry|func)\s*(?:\([^)]*\)\s*)?([\w$]+)\s*"
+    r"((?:\.(?:visible|weak|extern)\s+)*)\.(entry|func)\s*(?:\(([^)]*)\)\s*)?([\w$]+)\s*"
     r"(?:\(([^)]*)\))?\s*"
 )
 _PERFORMANCE = re.compile(
@@ -96,6 +96,7 @@ class _Parser(Reader):
         self.header = {"version": "", "target": "", "address_size": "64"}
         self.variables: list[Variable] = []
         self.entries: dict[str, Entry] = {}
+        self.functions: dict[str, Entry] = {}
 
     def module(self) -> Module:
         """Read the whole text."""
@@ -107,10 +108,14 @@ class _Parser(Reader):
         # Module variables may be declared after the kernel that uses them.
         shared = tuple(v for v in self.variables if v.space == "shared")
         constants = tuple(v for v in self.variables if v.space in ("global", "const"))
-        entries = {
-            name: replace(entry, variables=shared + entry.variables, constants=constants)
-            for name, entry in self.entries.items()
-        }
+        functions: dict[str, Entry] = {}
+
+        def completed(entry: Entry) -> Entry:
+            variables = shared + entry.variables
+            return replace(entry, variables=variables, constants=constants, functions=functions)
+
+        functions.update((name, completed(entry)) for name, entry in self.functions.items())
+        entries = {name: completed(entry) for name, entry in self.entries.items()}
         return Module(
             version=self.header["version"],
             target=self.header["target"].split(",")[0].strip(),
@@ -119,6 +124,7 @@ class _Parser(Reader):
             shared=shared,
             constants=constants,
             files=self.files,
+            functions=functions,
         )
 
     def top_level(self, word: str) -> None:
@@ -138,7 +144,7 @@ class _Parser(Reader):
             raise self.error("this directive is unknown")
 
     def function(self, match: re.Match[str]) -> None:
-        """Read a kernel; device functions are skipped (a call to one raises when decoded)."""
+        """Read a kernel or a device function; declarations without a body are skipped."""
         limits: dict[str, str] = {}
         while self.skip_space() and (limit := self.take(_PERFORMANCE)) is not None:
             limits[limit[1]] = limit[2]
@@ -148,21 +154,20 @@ class _Parser(Reader):
         if self.text.startswith(";", self.position):
             self.position += 1
             return
-        if match[2] == "func":
-            return self.take_braces()
         body = Body(self)
         body.read()
-        name = match[3]
-        self.entries[name] = Entry(
+        name = match[4]
+        known = self.functions if match[2] == "func" else self.entries
+        known[name] = Entry(
             name=name,
-            params=read_params(match[4] or ""),
+            params=read_params(match[5] or ""),
             body=tuple(body.instructions),
             labels=body.labels,
             registers=body.registers,
             variables=tuple(body.variables),
             reqntid=read_dimensions(limits.get("reqntid")),
             maxntid=read_dimensions(limits.get("maxntid")),
+            cluster=read_dimensions(limits.get("reqnctapercluster")),
             target=self.header["target"].split(",")[0].strip(),
+            returns=read_params(match[3] or ""),
         )
-
-

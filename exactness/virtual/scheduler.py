@@ -9,12 +9,14 @@ places, and named barriers with thread counts let some of them meet (warp specia
 from __future__ import annotations
 
 from collections import Counter
+from typing import NoReturn
 
 import numpy as np
 
 from exactness.virtual.barriers import Barriers
-from exactness.virtual.errors import VirtualHopperError
-from exactness.virtual.instructions import Instruction
+from exactness.virtual.errors import UnsupportedInstructionError, VirtualHopperError
+from exactness.virtual.instructions import Instruction, Symbol
+from exactness.virtual.mbarriers import MBarriers
 from exactness.virtual.operation import Operation
 from exactness.virtual.program import Block, Program, Terminator
 from exactness.virtual.state import Bits, Mask, State
@@ -26,6 +28,7 @@ class Scheduler:
     Attributes:
         pending: basic block to lanes that are about to run it; None stands for all lanes.
         barriers: who waits where.
+        mbarriers: the same for mbarriers.
     """
 
     def __init__(self, program: Program, state: State, counts: Counter[str]) -> None:
@@ -37,6 +40,7 @@ class Scheduler:
         self.off = Counter[str]()
         self.pending: dict[int, Mask] = {0: None if state.live.all() else state.live}
         self.barriers = Barriers(state)
+        self.mbarriers = state.mbarriers = MBarriers()
         self.instruction: Instruction | None = None
 
     def run(self) -> None:
@@ -49,8 +53,12 @@ class Scheduler:
             while self.pending:
                 number = min(self.pending)
                 self.run_block(number, self.pending.pop(number))
+                if self.mbarriers.waiting:
+                    self.release()
             self.instruction = self.barriers.first_instruction()
             self.barriers.check_nobody_waits()
+            self.instruction = self.mbarriers.first_instruction()
+            self.mbarriers.check_nobody_waits(self.state)
         except VirtualHopperError as error:
             error.instruction = error.instruction or self.instruction
             raise
@@ -67,7 +75,7 @@ class Scheduler:
         """The operations of a block; registers are freed only if no other thread needs them."""
         state = self.state
         registers, poison = state.registers, state.poison
-        alone = not self.pending and not self.barriers.named
+        alone = not (self.pending or self.barriers.named or self.mbarriers.waiting)
         for operation in block.operations:
             if (
                 mask is None
@@ -135,10 +143,24 @@ class Scheduler:
                 self.exit(taken)
             case "barrier":
                 self.pass_barrier(end, number + 1, taken)
+            case "wait":
+                self.mbarriers.wait(self.state, end, number + 1, taken)
+            case "missing":
+                self.fail_call(end, taken)
             case _:
                 self.state.fail(
                     VirtualHopperError, "the kernel trapped", self.lanes(taken)
                 )
+
+    def fail_call(self, end: Terminator, mask: Mask) -> NoReturn:
+        """Threads call what the module does not contain: printf, malloc, a failed assertion."""
+        assert end.instruction is not None
+        (function,) = end.instruction.operands
+        assert isinstance(function, Symbol)
+        if function.name == "__assertfail":
+            self.state.fail(VirtualHopperError, "a device assertion failed", self.lanes(mask))
+        what = f"call is not modelled: {function.name} has no body in this module"
+        self.state.fail(UnsupportedInstructionError, what, self.lanes(mask))
 
     def split(self, end: Terminator, mask: Mask) -> tuple[Mask, Mask]:
         """Lanes for which the terminator holds, and the others."""
@@ -170,6 +192,11 @@ class Scheduler:
         """Threads come to a barrier; those it waited for go on."""
         lanes = None if mask is None else self.lanes(mask)
         for number, going in self.barriers.reach(end, next_block, lanes):
+            self.send(number, going)
+
+    def release(self) -> None:
+        """Let threads go on whose mbarrier has completed its phase."""
+        for number, going in self.mbarriers.ready(self.state):
             self.send(number, going)
 
     def add_counts(self) -> None:

@@ -22,6 +22,7 @@ from exactness.virtual.errors import (
 )
 from exactness.virtual.lanes import WORDS, differs, spread
 from exactness.virtual.order import PartialOrder
+from exactness.virtual.shared_tiles import TileReads
 from exactness.virtual.state import Bits, Mask, State
 
 SHARED_BASE = 1024
@@ -48,6 +49,7 @@ class SharedMemory:
         writers: per granule, warp + 1 of who wrote it since the last barrier, 0 for nobody,
             255 for atomics.
         atomics: per granule, the kind of the last atomic; counts only where `writers` is 255.
+        tiles: what matrix products read.
     """
 
     def __init__(self, blocks: int, size: int, granule: int, order: PartialOrder | None) -> None:
@@ -66,6 +68,7 @@ class SharedMemory:
         self.reads: list[tuple[Bits, Bits, Bits]] = []
         self.order = order
         self.times = None if order is None else np.zeros(self.writers.size, np.int32)
+        self.tiles = TileReads(self)
 
     def places(self, state: State, addresses: Bits, mask: Mask, size: int) -> Bits:
         """Flat byte offsets of accesses, compressed to the running lanes.
@@ -146,7 +149,7 @@ class SharedMemory:
             mine = warps(state, granule.shape, mask)
             race = self.unordered((writer != 0) & (writer != mine), granule, mine, writer)
             if race.any():
-                self._race(state, "reads what another warp wrote", race, mask)
+                self.race(state, "reads what another warp wrote", race, mask)
 
     def unordered(self, candidates: Bits, granule: Bits, mine: Bits, writer: Bits) -> Bits:
         """Those of the candidates whose earlier write is not before this access."""
@@ -155,7 +158,8 @@ class SharedMemory:
         seen = self.order.seen(granule // self.per_block, mine, writer)
         return candidates & (self.times.take(granule) > seen)
 
-    def _race(self, state: State, what: str, race: Bits, mask: Mask) -> NoReturn:
+    def race(self, state: State, what: str, race: Bits, mask: Mask) -> NoReturn:
+        """Raise for some lanes of an access."""
         state.fail(
             SharedRaceError,
             f"a shared-memory race: a warp {what} with no barrier between",
@@ -177,7 +181,7 @@ class SharedMemory:
         words[index] = values
         lost = differs(words.take(index), values)
         if lost.any():
-            self._race(state, "writes two values to one address at once", lost, mask)
+            self.race(state, "writes two values to one address at once", lost, mask)
         changed = differs(before, values)
         for granule in granules:
             same = ~changed & (self.undefined.take(granule) == 0)
@@ -186,24 +190,34 @@ class SharedMemory:
 
     def check_write(self, state: State, granule: Bits, benign: Bits, mask: Mask) -> None:
         """Raise if another warp touched these granules since the last barrier."""
-        mine = warps(state, granule.shape, mask)
+        found = self.find_race(granule, warps(state, granule.shape, mask), benign)
+        if found is not None:
+            self.race(state, found[0], found[1], mask)
+
+    def find_race(self, granule: Bits, mine: Bits, benign: Bits) -> tuple[str, Bits] | None:
+        """What a write by warps `mine` races with, and where; None if with nothing."""
         if self.written:
             writer = self.writers.take(granule)
             race = (writer != 0) & (writer != mine) & ~benign
             race = self.unordered(race, granule, mine, writer)
             if race.any():
-                self._race(state, "overwrites what another warp wrote", race, mask)
-        if self.reads:
-            marks = np.zeros(self.undefined.size, np.uint8)
-            marks[granule[~benign]] = np.broadcast_to(mine, granule.shape)[~benign]
-            for read, reader, time in self.reads:
-                mark = marks.take(read)
-                hit = (mark != 0) & (mark != reader)
-                if self.order is not None and hit.any():
-                    hit = hit & (time > self.order.seen(read // self.per_block, mark, reader))
-                if hit.any():
-                    touched = np.isin(granule, np.broadcast_to(read, hit.shape)[hit]) & ~benign
-                    self._race(state, "overwrites what another warp reads", touched, mask)
+                return "overwrites what another warp wrote", race
+        race = self.tiles.overwritten(granule, mine) & ~benign
+        if race.any():
+            return "overwrites what a matrix product reads", race
+        if not self.reads:
+            return None
+        marks = np.zeros(self.undefined.size, np.uint8)
+        marks[granule[~benign]] = np.broadcast_to(mine, granule.shape)[~benign]
+        for read, reader, time in self.reads:
+            mark = marks.take(read)
+            hit = (mark != 0) & (mark != reader)
+            if self.order is not None and hit.any():
+                hit = hit & (time > self.order.seen(read // self.per_block, mark, reader))
+            if hit.any():
+                touched = np.isin(granule, np.broadcast_to(read, hit.shape)[hit]) & ~benign
+                return "overwrites what another warp reads", touched
+        return None
 
     def claim(self, granules: list[Bits], mine: Bits, poison: Bits | None) -> None:
         """Record a write: these granules belong to these warps, and are defined or not."""
@@ -253,22 +267,33 @@ class SharedMemory:
 
     def barrier(self, blocks: Bits | None) -> None:
         """All warps of these blocks (None: of all) have met: what came before is ordered."""
+        self.tiles.barrier(blocks)
+        chosen = slice(None) if blocks is None else blocks
+        if self.written:
+            writers = self.writers.reshape(self.blocks, -1)
+            kept = np.uint8(0) if self.order is None else self._copied(chosen)
+            writers[chosen] = kept
+            self.written = bool(self.writers.any())
         if blocks is None:
-            if self.written:
-                self.writers.fill(0)
-            self.written = False
             self.reads.clear()
-            return
-        self.writers.reshape(self.blocks, -1)[blocks] = 0
-        self.written = bool(self.writers.any())
-        if self.per_block:
-            kept = []
+        elif self.per_block:
+            kept_reads = []
             for entry in self.reads:
                 read, reader, time = np.broadcast_arrays(*entry)
                 rest = ~blocks[read // self.per_block]
                 if rest.any():
-                    kept.append((read[rest], reader[rest], time[rest]))
-            self.reads = kept
+                    kept_reads.append((read[rest], reader[rest], time[rest]))
+            self.reads = kept_reads
+
+    def _copied(self, blocks: Bits | slice) -> Bits:
+        """The writers that a barrier leaves: bulk copies that no warp has waited for."""
+        assert self.order is not None
+        assert self.times is not None
+        engine = np.uint8(self.order.engine)
+        writers = self.writers.reshape(self.blocks, -1)[blocks]
+        seen = self.order.clocks[blocks, :, -1].max(axis=1)[:, None]
+        late = self.times.reshape(self.blocks, -1)[blocks] > seen
+        return np.where((writers == engine) & late, writers, np.uint8(0))
 
 
 def warps(state: State, shape: tuple[int, ...], mask: Mask) -> Bits:

@@ -20,8 +20,10 @@ import numpy as np
 from exactness.virtual.errors import UndefinedValueError, VirtualHopperError
 
 if TYPE_CHECKING:
+    from exactness.virtual.mbarriers import MBarriers
     from exactness.virtual.memory import GlobalMemory
     from exactness.virtual.shared import SharedMemory
+    from exactness.virtual.wgmma_groups import ProductGroups
 
 Bits: TypeAlias = Any
 """A NumPy array of unsigned patterns (bool for predicates) that broadcasts to (blocks, threads)."""
@@ -67,6 +69,8 @@ class State:
         carry: the carry flag CC.CF.
         copies: asynchronous copies not waited for.
         copy_group: per lane, the number of the group that is being filled.
+        products: matrix products not waited for.
+        mbarriers: the blocks' mbarriers.
         local: private memory of every lane, (blocks, threads, bytes).
         local_valid: which of its bytes were written.
         warp_numbers: per thread, the number of its warp, from 1 (u8, (1, threads)).
@@ -87,6 +91,8 @@ class State:
     carry: Bits | None = None
     copies: list[AsyncCopy] = field(default_factory=list)
     copy_group: Bits | None = None
+    products: ProductGroups | None = None
+    mbarriers: MBarriers = field(init=False)
     local: Bits | None = None
     local_valid: Bits | None = None
     warp_numbers: Bits = None

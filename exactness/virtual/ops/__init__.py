@@ -14,21 +14,28 @@ from exactness.virtual.operation import Operation
 from exactness.virtual.ops import (
     async_copy,
     atomic,
+    cluster,
     convert,
     extended,
     floating,
     integer,
     logic,
+    masks,
     matrix_load,
+    mbarrier,
     memory,
+    mma,
     move,
     special_function,
+    tensor_map,
     warp,
+    wgmma,
 )
 from exactness.virtual.ops.common import FLOAT_TYPES, Decoder, types_of
 
 _OTHERS: Mapping[str, Decoder] = {
     **logic.TABLE,
+    **masks.TABLE,
     **extended.TABLE,
     **special_function.TABLE,
     **move.TABLE,
@@ -38,6 +45,11 @@ _OTHERS: Mapping[str, Decoder] = {
     **atomic.TABLE,
     **async_copy.TABLE,
     **matrix_load.TABLE,
+    **mma.TABLE,
+    **mbarrier.TABLE,
+    **tensor_map.TABLE,
+    **cluster.TABLE,
+    **wgmma.TABLE,
 }
 
 

@@ -3,7 +3,8 @@
 The bytes move at once, but their granules stay undefined until the issuing thread has waited for
 the copy's group; reading them before gives an undefined value.
 
-Source: PTX ISA 9.0, section 9.7.9.25.3 (cp.async, commit_group, wait_group, wait_all).
+Source: PTX ISA 9.0, sections 9.7.9.25.3 (cp.async, commit_group, wait_group, wait_all) and
+9.7.13.15.17 (cp.async.mbarrier.arrive).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from exactness.virtual.instructions import Instruction
 from exactness.virtual.lanes import WORDS, active
 from exactness.virtual.memory import Access
 from exactness.virtual.operation import Effect, Operation
+from exactness.virtual.ops import bulk_copy
 from exactness.virtual.ops.common import Decoder, flags_of
+from exactness.virtual.ops.mbarrier import at_each
 from exactness.virtual.ops.spaces import effective
 from exactness.virtual.shared import warps
 from exactness.virtual.state import AsyncCopy, Bits, State
@@ -36,6 +39,10 @@ def _cp(ins: Instruction, b: Builder) -> Operation:
         return _wait_group(ins, b)
     if words[:2] == ("async", "wait_all") and len(words) == 2:
         return Effect(ins, lambda state: _complete(state, None))
+    if words[:3] == ("async", "mbarrier", "arrive"):
+        return _arrive(ins, b)
+    if words[:2] == ("async", "bulk"):
+        return bulk_copy.bulk(ins, b)
     return _copy(ins, b)
 
 
@@ -129,6 +136,22 @@ def _commit(state: State) -> None:
 def _wait_group(ins: Instruction, b: Builder) -> Operation:
     left = int(b.literals[b.source(ins, ins.operands[0], 32)].item())
     return Effect(ins, lambda state: _complete(state, left))
+
+
+def _arrive(ins: Instruction, b: Builder) -> Operation:
+    """cp.async.mbarrier.arrive: the lane's copies are done when the mbarrier's phase is."""
+    if not set(ins.modifiers[3:]) <= {"noinc", "shared", "shared::cta", "b64"}:
+        raise b.unsupported(ins, f"modifiers {'.'.join(ins.modifiers)}")
+    register, offset = b.address(ins, ins.operands[0])
+    # Without .noinc the arrival is counted as pending first, so that it changes nothing.
+    counts = np.full((1, 1), int("noinc" in ins.modifiers), np.int64)
+
+    def run(state: State) -> None:
+        _complete(state, None)
+        for place, lanes in at_each(state, register, offset):
+            state.mbarriers.arrive(state, place, lanes, counts, None)
+
+    return Effect(ins, run, (register,))
 
 
 def _complete(state: State, left: int | None) -> None:

@@ -18,7 +18,11 @@ import numpy as np
 
 from exactness.virtual import floats
 from exactness.virtual.builder import Builder
-from exactness.virtual.errors import OrderDependenceError, UndefinedValueError
+from exactness.virtual.errors import (
+    OrderDependenceError,
+    OutOfBoundsError,
+    UndefinedValueError,
+)
 from exactness.virtual.floats import FORMATS
 from exactness.virtual.instructions import Instruction, Symbol
 from exactness.virtual.lanes import active, inactive_filled, indices, spread
@@ -27,7 +31,7 @@ from exactness.virtual.operation import Effect, Operation
 from exactness.virtual.ops.common import BITS, FLOAT_TYPES, Decoder, flags_of, single_type
 from exactness.virtual.ops.floating import extreme_of
 from exactness.virtual.ops.memory import space_of
-from exactness.virtual.ops.spaces import effective
+from exactness.virtual.ops.spaces import effective, split_generic
 from exactness.virtual.ops.twos_complement import signed
 from exactness.virtual.state import Bits, State
 from exactness.virtual.tracking import ATOMIC_OWNER
@@ -81,7 +85,7 @@ def _atomic(ins: Instruction, b: Builder, *, has_result: bool) -> Operation:
         for source in sources:
             state.require_defined((source,), "an operand of an atomic")
         used = id(ins) not in b.unread
-        access = (_Shared if space == "shared" else _Global)(state, addresses, bits // 8)
+        access = _access(state, space, addresses, bits // 8)
         if access.index.size == 0:
             return state.write(target, np.zeros((1, 1), _words(bits)))
         values = [active(state.full(state.value(source)), state.mask, state) for source in sources]
@@ -192,6 +196,17 @@ class _Access:
         touched[index] = kind
 
 
+def _access(state: State, space: str, addresses: Bits, size: int) -> _Access:
+    """Where atomics land; generic addresses must all be in one space."""
+    if space == "generic":
+        parts = split_generic(state, addresses)
+        if len(parts) != 1 or parts[0][0] == "local":
+            bad = np.ones((1, 1), np.bool_) if state.mask is None else state.mask
+            state.fail(OutOfBoundsError, "an atomic on local memory, or on several spaces", bad)
+        space, addresses, _ = parts[0]
+    return (_Shared if space == "shared" else _Global)(state, addresses, size)
+
+
 def _repeated(index: Bits) -> Bits:
     """Which entries occur more than once."""
     _, inverse, counts = np.unique(index.ravel(), return_inverse=True, return_counts=True)
@@ -199,7 +214,7 @@ def _repeated(index: Bits) -> Bits:
 
 
 class _Global(_Access):
-    """Atomics on global memory, or on generic addresses, which must be global here."""
+    """Atomics on global memory."""
 
     def __init__(self, state: State, addresses: Bits, size: int) -> None:
         super().__init__(state)

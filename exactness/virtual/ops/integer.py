@@ -203,20 +203,27 @@ def _sad(ins: Instruction, b: Builder) -> Operation:
 
 
 def _dot_product(ins: Instruction, b: Builder) -> Operation:
-    """dp4a: four products of bytes, added to a 32-bit accumulator."""
+    """dp4a and dp2a: products with bytes, added to a 32-bit accumulator.
+
+    dp4a multiplies four bytes by four bytes, dp2a two halves by the low or high two bytes.
+    """
     expect_operands(ins, b, 4)
-    flags_of(ins, b, ())
+    halves = ins.opcode == "dp2a"
+    chosen = flags_of(ins, b, ("lo", "hi") if halves else ())
     kinds = [word for word in ins.modifiers if word in INTEGER_TYPES]
     if len(kinds) != 2 or not {*kinds} <= {"u32", "s32"}:
         raise b.unsupported(ins, f"types {kinds}")
     first, second = kinds
 
-    def byte_values(x: Bits, name: str) -> Bits:
-        parts = np.ascontiguousarray(x)[..., None].view(np.int8 if name == "s32" else np.uint8)
-        return parts.astype(np.int64)
+    def parts(x: Bits, name: str, size: int) -> Bits:
+        kind = f"{'i' if name == 's32' else 'u'}{size}"
+        return np.ascontiguousarray(x)[..., None].view(kind).astype(np.int64)
 
     def function(x: Bits, y: Bits, z: Bits) -> Bits:
-        total = (byte_values(x, first) * byte_values(y, second)).sum(axis=-1)
+        right = parts(y, second, 1)
+        if halves:
+            right = right[..., 2:] if "hi" in chosen else right[..., :2]
+        total = (parts(x, first, 2 if halves else 1) * right).sum(axis=-1)
         return (total + z.astype(np.int64)).astype(np.uint32)
 
     return elementwise(ins, b, function, 32)
@@ -236,5 +243,6 @@ TABLE: Mapping[str, Decoder] = {
     "neg": _neg,
     "abs": _abs,
     "sad": _sad,
+    "dp2a": _dot_product,
     "dp4a": _dot_product,
 }

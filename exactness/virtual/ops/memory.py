@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from exactness.virtual.builder import Builder
-from exactness.virtual.instructions import Address, Instruction, Symbol
+from exactness.virtual.instructions import Address, Instruction, Operand, Symbol
 from exactness.virtual.lanes import WORDS, active
 from exactness.virtual.operation import UNSIGNED, Effect, Elementwise, Operation
 from exactness.virtual.ops.common import BITS, Decoder, flags_of, single_type
@@ -71,7 +71,9 @@ def _ld(ins: Instruction, b: Builder) -> Operation:
     name = single_type(ins, b, BITS)
     space = space_of(flags)
     if space == "param":
-        return _ld_param(ins, b, name)
+        if _is_named(ins.operands[1]):
+            return _ld_param(ins, b, name)
+        space = "const"
     size, count = BITS[name] // 8, _vector_width(flags)
     if size * count > 16:
         raise b.unsupported(ins, f"a vector of {size * count} bytes")
@@ -98,11 +100,16 @@ def _ld(ins: Instruction, b: Builder) -> Operation:
     return Effect(ins, run, (register,), targets)
 
 
+def _is_named(operand: Operand) -> bool:
+    """Whether an address is that of a variable; the others are computed."""
+    return isinstance(operand, Address) and isinstance(operand.base, Symbol)
+
+
 def _ld_param(ins: Instruction, b: Builder, name: str) -> Operation:
     """A kernel parameter: a literal once the launch is known."""
     address = ins.operands[1]
-    if not isinstance(address, Address) or not isinstance(address.base, Symbol):
-        raise b.unsupported(ins, "a parameter at a computed address")
+    assert isinstance(address, Address)
+    assert isinstance(address.base, Symbol)
     base = address.base.name
     targets = tuple(b.any_target(ins, e, BITS[name]) for e in b.elements(ins.operands[0]))
     sources = tuple(
@@ -179,5 +186,6 @@ TABLE: Mapping[str, Decoder] = {
     "createpolicy": _createpolicy,
     "griddepcontrol": _nothing,
     "nanosleep": _nothing,
+    "setmaxnreg": _nothing,
 }
 

@@ -14,6 +14,7 @@ from exactness.virtual import floats, poison
 from exactness.virtual.builder import Builder
 from exactness.virtual.floats import FORMATS, LOAD
 from exactness.virtual.instructions import Instruction, Pair, Vector
+from exactness.virtual.lanes import LOCAL_WINDOW, SHARED_WINDOW
 from exactness.virtual.operation import UNSIGNED, Elementwise, Function, Operation
 from exactness.virtual.ops.common import (
     BITS,
@@ -81,21 +82,13 @@ def _unpack(ins: Instruction, b: Builder, target: Vector, bits: int) -> Operatio
 
 
 def _cvta(ins: Instruction, b: Builder) -> Operation:
-    """Generic and global addresses are the same number here; shared ones have a window.
-
-    Raises:
-        UnsupportedInstructionError: other spaces than global, or `.const` and `.local`.
-    """
+    """Generic and global addresses are the same number; shared and local ones have a window."""
     expect_operands(ins, b, 2)
     flags = flags_of(ins, b, {"to", "global", "const", "param", "shared", "local"})
     bits = BITS[single_type(ins, b, {"u64", "u32"})]
-    from exactness.virtual.lanes import SHARED_WINDOW
-
-    if "local" in flags:
+    if not flags & {"shared", "local"}:
         return elementwise(ins, b, _identity, bits)
-    if "shared" not in flags:
-        return elementwise(ins, b, _identity, bits)
-    window = np.uint64(SHARED_WINDOW)
+    window = np.uint64(SHARED_WINDOW if "shared" in flags else LOCAL_WINDOW)
     if "to" in flags:
         return elementwise(ins, b, lambda x: x - window, bits)
     return elementwise(ins, b, lambda x: x + window, bits)
@@ -237,13 +230,15 @@ def _setp(ins: Instruction, b: Builder) -> Operation:
 
 
 def _set(ins: Instruction, b: Builder) -> Operation:
-    """Like setp, but the result is all ones, or 1.0."""
+    """Like setp, but the result is all ones, or 1.0; packed operands give packed results."""
     expect_operands(ins, b, 3, 4)
     test, boolean, name = _comparison_parts(ins, b)
     out = types_of(ins)[0]
-    if len(types_of(ins)) != 2 or boolean is not None or name.endswith("x2"):
+    if len(types_of(ins)) != 2 or boolean is not None or BITS[out] == 64:
         raise b.unsupported(ins, "this form of set")
     ones = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80}
+    if name.endswith("x2"):
+        return _set_packed(ins, b, test, ones.get(out.removesuffix("x2"), 0xFFFF))
     kind = UNSIGNED[BITS[out]]
     true = kind.type(ones.get(out, (1 << BITS[out]) - 1))
     return elementwise(
@@ -254,6 +249,16 @@ def _set(ins: Instruction, b: Builder) -> Operation:
         out_bits=BITS[out],
         is_float=name in FLOAT_TYPES,
     )
+
+
+def _set_packed(ins: Instruction, b: Builder, test: Function, true: int) -> Operation:
+    """Each half of the result is `true` or zero."""
+
+    def function(x: Bits, y: Bits) -> Bits:
+        held = test(floats.split_halves(x), floats.split_halves(y))
+        return floats.join_halves(np.where(held, np.uint16(true), np.uint16(0)))
+
+    return elementwise(ins, b, function, 32, poison_rule=poison.packed_halves)
 
 
 TABLE: Mapping[str, Decoder] = {

@@ -20,7 +20,7 @@ from exactness.virtual.lanes import (
     inactive_filled,
 )
 from exactness.virtual.memory import Access
-from exactness.virtual.state import Bits, State
+from exactness.virtual.state import Bits, Mask, State
 
 
 def effective(state: State, register: int, offset: int) -> Bits:
@@ -96,22 +96,52 @@ def _store_local(
     state.local_valid.reshape(-1, size)[flat // size] = defined
 
 
-def _generic(state: State, addresses: Bits) -> tuple[str, Bits]:
-    """The space of generic addresses, which must be the same in all running lanes."""
-    part = active(addresses, state.mask, state)
-    for space, window in (("local", LOCAL_WINDOW), ("shared", SHARED_WINDOW)):
-        inside = part >= np.uint64(window)
-        if part.size and inside.all():
-            return space, addresses - np.uint64(window)
-        if inside.any():
-            bad = np.broadcast_to(addresses >= np.uint64(window), state.shape)
-            state.fail(OutOfBoundsError, "a generic access to several state spaces at once", bad)
-    return "global", addresses
+_WINDOWS = {"global": 0, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
+
+
+def split_generic(state: State, addresses: Bits) -> list[tuple[str, Bits, Mask]]:
+    """The spaces that running lanes reach by generic addresses.
+
+    Returns:
+        For each: its name, the addresses within it, and the lanes that reach it (the running ones
+        if all of them do).
+    """
+    windows = np.array([SHARED_WINDOW, LOCAL_WINDOW], np.uint64)
+    numbers = np.searchsorted(windows, addresses, side="right")
+    present = np.unique(active(numbers, state.mask, state))
+    names = list(_WINDOWS)
+    found = []
+    for number in present:
+        mask = state.mask
+        if present.size > 1:
+            inside = np.broadcast_to(numbers == number, state.shape)
+            mask = inside if mask is None else inside & mask
+        name = names[int(number)]
+        found.append((name, addresses - np.uint64(_WINDOWS[name]), mask))
+    return found
+
+
+def _known(mask: Mask) -> Bits:
+    assert mask is not None
+    return mask
 
 
 def _load_generic(state: State, addresses: Bits, size: int, strong: bool) -> Any:
-    space, addresses = _generic(state, addresses)
-    return LOADS[space](state, addresses, size, strong)
+    parts = split_generic(state, addresses)
+    if len(parts) == 1:
+        (space, within, _), = parts
+        return LOADS[space](state, within, size, strong)
+    running = state.mask
+    words = np.zeros(state.shape, WORDS[size])
+    poison: Bits = np.zeros(state.shape, np.uint16)
+    for space, within, lanes in parts:
+        state.mask = lanes
+        found, undefined = LOADS[space](state, within, size, strong)
+        words = np.where(_known(lanes), found, words)
+        if undefined is not None:
+            poison = np.where(_known(lanes), undefined, poison)
+    state.mask = running
+    return words, poison if poison.any() else None
 
 
 LOADS: Mapping[str, Any] = {
@@ -143,8 +173,19 @@ def _store_shared(
 def _store_generic(
     state: State, addresses: Bits, values: Bits, poison: Bits | None, size: int
 ) -> None:
-    space, addresses = _generic(state, addresses)
-    STORES[space](state, addresses, values, poison, size)
+    parts = split_generic(state, addresses)
+    if len(parts) == 1:
+        (space, within, _), = parts
+        return STORES[space](state, within, values, poison, size)
+    running = state.mask
+    words = inactive_filled(values, running, state)
+    undefined = None if poison is None else inactive_filled(poison, running, state)
+    for space, within, lanes in parts:
+        state.mask = lanes
+        bad = None if undefined is None else active(undefined, lanes, state)
+        bad = None if bad is None or not bad.any() else bad
+        STORES[space](state, within, active(words, lanes, state), bad, size)
+    state.mask = running
 
 
 STORES: Mapping[str, Any] = {

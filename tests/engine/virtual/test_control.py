@@ -219,7 +219,7 @@ def test_a_trap_is_an_error(run_kernel):
     "text",
     [
         "mov.u64 %rd3, %globaltimer;",
-        "wgmma.fence.sync.aligned;",
+        "tcgen05.fence::before_thread_sync;",
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r1}, {%r2}, {%r3}, {%r4};",
         "call.uni printf;",
         "bra $nowhere;",

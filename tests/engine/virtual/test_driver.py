@@ -190,21 +190,29 @@ def test_what_the_machine_cannot_run_is_refused(
         run()
 
 
-def test_a_descriptor_has_no_model():
+@pytest.mark.parametrize("padding", ["zero", "nan"])
+def test_descriptors_of_the_host(padding: str):
     descriptors = pytest.importorskip("triton.tools.tensor_descriptor")
 
     @triton.jit
     def kernel(descriptor, out_ptr):
         tl.store(
-            out_ptr + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16), descriptor.load([0, 0])
+            out_ptr + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16), descriptor.load([1, -4])
         )
 
-    descriptor = descriptors.TensorDescriptor.from_tensor(torch.ones(16, 16), [16, 16])
-    with (
-        hopper(),
-        pytest.raises(UnsupportedInstructionError, match="argument descriptor is a tensor desc"),
-    ):
-        kernel[(1,)](descriptor, torch.ones(16, 16))
+    x = torch.arange(20 * 12, dtype=torch.float32).reshape(20, 12)
+    out = torch.empty(16, 16)
+    descriptor = descriptors.TensorDescriptor.from_tensor(x, [16, 16])
+    descriptor.padding = padding
+    with hopper():
+        if padding == "nan":
+            with pytest.raises(UnsupportedInstructionError, match="a fill with NaN"):
+                kernel[(1,)](descriptor, out)
+            return
+        kernel[(1,)](descriptor, out)
+    expected = torch.zeros(16, 16)
+    expected[:, 4:] = x[1:17]
+    assert torch.equal(out, expected)
 
 
 def test_the_interpreter_is_refused():

@@ -1,0 +1,171 @@
+"""A run: every chunk in every leg, finished chunks kept, figures joined at the end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from exactness import environment
+from exactness.catalogue import Catalogue
+from exactness.machines import Machine
+from exactness.quality.legs import REORDERED, VARIANT, Leg
+from exactness.quality.models import LanguageModel
+from exactness.quality.patched import Patched
+from exactness.quality.patches import USUAL, Patch, bound
+from exactness.quality.result import Figures, Replaced, Result, Setting
+from exactness.quality.scoring import score
+from exactness.quality.store import Store
+from exactness.quality.verdict import Verdict
+from exactness.quality.windows import Windows, read
+
+MOST = 65536
+"""Predictions unless another number is asked for."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for.
+
+    Attributes:
+        text: the file to score.
+        context: predictions of a window; the model's usual number if None.
+        stride: tokens from a window to the next; `context` if None.
+        most: predictions at most.
+        patches: rules for the norms; the usual ones if empty.
+    """
+
+    text: Path
+    context: int | None = None
+    stride: int | None = None
+    most: int = MOST
+    patches: tuple[Patch, ...] = ()
+
+
+class Run:
+    """A model, its norms and a text, ready to be scored.
+
+    Attributes:
+        setting: what the figures are made from.
+        patched: the norms that are replaced.
+        windows: of the text.
+    """
+
+    def __init__(
+        self, request: Request, model: LanguageModel, catalogue: Catalogue, machine: Machine
+    ) -> None:
+        """Raises UsageError where the request cannot be met."""
+        text = read(request.text)
+        self._model, self._root = model, catalogue.project.root
+        self.patched = bound(model, request.patches, catalogue, machine)
+        tokens = model.tokens(text)
+        context = request.context or min(model.context, model.limit or model.context)
+        stride = request.stride or context
+        self.windows = Windows.over(
+            tokens, context, stride, request.most, model.vocabulary, model.limit
+        )
+        self.setting = Setting(
+            model=model.name,
+            model_sha256=model.digest,
+            dtype=model.dtype,
+            text=request.text.name,
+            text_sha256=hashlib.sha256(text).hexdigest(),
+            text_tokens=int(tokens.size),
+            tokens=self.windows.predictions,
+            context=context,
+            stride=stride,
+            device=model.device,
+            kernels=_kernels(self.patched, machine),
+            patches=tuple(str(patch) for patch in request.patches or USUAL),
+            chunk=self.windows.chunk,
+        )
+        names = list(dict.fromkeys(each.claim.name for each in self.patched))
+        self._sources = {
+            entry.claim.name: catalogue.source_hash(entry)
+            for entry in catalogue.select(tuple(names))
+        }
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a run that goes on must share with the one that was stopped."""
+        found = environment.collect()
+        return {
+            **asdict(self.setting),
+            "patches": list(self.setting.patches),
+            "sources": self._sources,
+            "machine": found.machine,
+            "packages": found.packages,
+        }
+
+    def chunks(self, store: Store, step: Callable[[Leg], None]) -> list[int]:
+        """Score what is not finished.
+
+        Args:
+            store: keeps the chunks.
+            step: called when a leg of a chunk has been scored.
+
+        Returns:
+            The numbers of the chunks that were scored now.
+
+        Raises:
+            UsageError: a logit is NaN or infinite.
+        """
+        missing = self.missing(store)
+        for number in missing:
+            store.write(number, score(self._model, self.patched, self.windows[number], step))
+        return missing
+
+    def missing(self, store: Store) -> list[int]:
+        """The numbers of the chunks that are not finished."""
+        return [n for n in range(self.windows.chunks) if not store.has(n)]
+
+    def result(self, store: Store, seconds: float) -> Result:
+        """Join the chunks.
+
+        Args:
+            store: has all of them.
+            seconds: that they took.
+        """
+        figures = Figures([store.read(number) for number in range(self.windows.chunks)])
+        comparisons = figures.comparisons()
+        return Result(
+            setting=self.setting,
+            environment=environment.collect(self._root).to_dict(),
+            perplexity=figures.perplexity(),
+            comparisons=comparisons,
+            replaced=self._replaced(figures.work()),
+            norms=figures.norms([each.norm.name for each in self.patched]),
+            verdict=Verdict.of(comparisons, self.opt_in),
+            series=figures.series((VARIANT.key, REORDERED.key)),
+            opt_in=self.opt_in,
+            seconds=seconds,
+        )
+
+    @property
+    def opt_in(self) -> str:
+        """What the variants are called."""
+        return ", ".join(dict.fromkeys(p.variant.name for p in self.patched if p.variant))
+
+    def _replaced(self, work: Sequence[tuple[int, int]]) -> list[Replaced]:
+        return [
+            Replaced(
+                name=each.norm.name,
+                scale=each.norm.scale.value,
+                eps=each.norm.eps,
+                claim=each.claim.name,
+                variant=each.variant.name if each.variant else "",
+                calls=calls,
+                rows=rows,
+                width=each.width,
+            )
+            for each, (calls, rows) in zip(self.patched, work, strict=True)
+        ]
+
+
+def _kernels(patched: Sequence[Patched], machine: Machine) -> str:
+    """What runs the kernels, and why a reference stands for one."""
+    reasons = {each.claim.name: machine.refuses(each.claim) for each in patched}
+    refused = "; ".join(f"{name} by its reference: {why}" for name, why in reasons.items() if why)
+    return f"{machine.name}; {refused}" if refused else machine.name
