@@ -24,7 +24,10 @@ SEQUENTIAL = ("slots = triton.next_power_of_2(min(1024, n_cols))", "slots = 1")
 WIDE = ("F32_ACC=f32_acc,", "F32_ACC=True,")
 WIDE_MEAN = ("        bf16_constant(1.0 / n_cols),", "        1.0 / n_cols,")
 WIDE_EPS = ("        bf16_constant(eps),", "        eps,")
-DROPPED_TAIL = ("_squares(head, F32_ACC)", "_squares(tl.where(slot < n_cols - 1, head, 0.0), F32_ACC)")
+DROPPED_TAIL = (
+    "_squares(head, F32_ACC)",
+    "_squares(tl.where(slot < n_cols - 1, head, 0.0), F32_ACC)",
+)
 ZERO_SIGN = ("(head.to(tl.float32) * inv).to(out", "(head.to(tl.float32) * inv + 0.0).to(out")
 UNROUNDED_SQUARE = (
     LEVEL,
