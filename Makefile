@@ -35,7 +35,7 @@ verify: $(INSTALLED)
 	$(BIN)/exactness verify --device cpu --report $(BUILD)/report $(VERIFY)
 
 test: lint
-	$(RUN) pytest -n $(JOBS) -rsfE $(PYTEST)
+	$(RUN) pytest -n $(JOBS) --dist worksteal -rsfE $(PYTEST)
 
 lint: $(INSTALLED)
 	$(RUN) ruff check .
