@@ -69,9 +69,13 @@ def test_scripts_of_the_virtual_hopper_run(tmp_path: Path) -> None:
     assert run_script("results/virtual-hopper-speed.md", "speed.py", tmp_path) == claims
 
 
-def test_report_of_the_h200_is_green() -> None:
-    report = json.loads((DOCS / "results" / "verify-h200.json").read_text())
-    assert report["machine"] == "NVIDIA H200"
+@pytest.mark.parametrize(
+    ("name", "machine"),
+    [("verify-h200.json", "NVIDIA H200"), ("verify-cpu.json", "virtual Hopper (sm_90)")],
+)
+def test_reports_of_the_catalogue_are_green(name: str, machine: str) -> None:
+    report = json.loads((DOCS / "results" / name).read_text())
+    assert report["machine"] == machine
     assert report["totals"]["passed"] > 0
     assert [c["check"] for c in report["checks"] if c["status"] in ("failed", "error")] == []
 
