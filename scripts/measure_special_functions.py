@@ -28,6 +28,7 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
+from silicon import machine
 
 from exactness.hopper import cuda_math, division, flush, special
 from exactness.hopper.fingerprint import fingerprint
@@ -265,16 +266,6 @@ def fingerprints() -> dict[str, str]:
 
 def _on_gpu(function: Callable[[Tensor], Tensor]) -> Callable[[np.ndarray], np.ndarray]:
     return lambda x: function(torch.from_numpy(x).cuda()).cpu().numpy()
-
-
-def machine() -> dict[str, str]:
-    return {
-        "gpu": torch.cuda.get_device_name(),
-        "capability": ".".join(map(str, torch.cuda.get_device_capability())),
-        "torch": torch.__version__,
-        "cuda": str(torch.version.cuda),
-        "triton": triton.__version__,
-    }
 
 
 def main() -> int:

@@ -30,6 +30,7 @@ import triton
 import triton.language as tl
 from numpy.typing import NDArray
 from operands import Draw, draws, integer_draws
+from silicon import machine
 
 from exactness.bits import Bits
 from exactness.formats import INTEGERS
@@ -250,16 +251,6 @@ def fingerprints() -> dict[str, str]:
         return Wgmma()(*(bits.torch("cuda") for bits in (a, b, c))).float().cpu().numpy()
 
     return {kind.name: fingerprint(kind, product) for kind in KINDS.values()}
-
-
-def machine() -> dict[str, str]:
-    return {
-        "gpu": torch.cuda.get_device_name(),
-        "capability": ".".join(map(str, torch.cuda.get_device_capability())),
-        "torch": torch.__version__,
-        "cuda": str(torch.version.cuda),
-        "triton": triton.__version__,
-    }
 
 
 def main() -> int:

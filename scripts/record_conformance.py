@@ -11,30 +11,17 @@ are any. With ``--device virtual`` the same programs run on the virtual Hopper, 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import multiprocessing
 import re
 import sys
 import time
-import types
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = "_exactness_conformance"
-
-
-def mounted(module: str) -> Any:
-    """Return a module of tests/conformance, which is mounted under a private name."""
-    if PACKAGE not in sys.modules:
-        package = types.ModuleType(PACKAGE)
-        package.__path__ = [str(ROOT / "tests" / "conformance")]
-        sys.modules[PACKAGE] = package
-        sys.path.insert(0, str(ROOT))
-    return importlib.import_module(f"{PACKAGE}.{module}")
+from conformance_programs import mounted
 
 
 def execute(name: str, device: str) -> Any:

@@ -14,30 +14,17 @@ With ``--compiled FOLDER`` the machine needs no nvcc: what ``--device none`` lef
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import multiprocessing
 import re
 import sys
 import time
-import types
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = "_exactness_conformance"
-
-
-def mounted(module: str) -> Any:
-    """Return a module of tests/conformance, which is mounted under a private name."""
-    if PACKAGE not in sys.modules:
-        package = types.ModuleType(PACKAGE)
-        package.__path__ = [str(ROOT / "tests" / "conformance")]
-        sys.modules[PACKAGE] = package
-        sys.path.insert(0, str(ROOT))
-    return importlib.import_module(f"{PACKAGE}.{module}")
+from conformance_programs import mounted
 
 
 def compile_all(programs: Mapping[str, Any], folder: Path | None) -> dict[Any, Any]:
