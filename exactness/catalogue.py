@@ -109,9 +109,7 @@ class Catalogue:
         unknown = [name for name in names if name not in known]
         if unknown:
             also = "".join(f"; {message}" for message in self.broken.values())
-            raise UsageError(
-                f"claim {unknown[0]!r} is unknown; known are {', '.join(known)}{also}"
-            )
+            raise UsageError(f"claim {unknown[0]!r} is unknown; known are {', '.join(known)}{also}")
         if names:
             return [known[name] for name in names]
         if self.broken:

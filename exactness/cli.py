@@ -171,9 +171,7 @@ def diff(
     from exactness.jsonable import jsonable
     from exactness.writing import write_atomically
 
-    found = diff_files(
-        actual, expected, zero_signs=not ignore_zero_sign, nan_payloads=nan_payloads
-    )
+    found = diff_files(actual, expected, zero_signs=not ignore_zero_sign, nan_payloads=nan_payloads)
     click.echo(messages.file_report(found))
     if report is not None:
         record = {"schema_version": 1, **jsonable(found)}

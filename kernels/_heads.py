@@ -4,10 +4,11 @@ import math
 
 import torch
 import triton
+import triton.language as tl
 
 from exactness.claim import Equivalent
 
-from ._norm import LANES, THREADS, VECTOR, WARPS, check_beside, check_rows
+from ._norm import LANES, THREADS, VECTOR, WARPS, check_beside, check_rows, pointers
 
 HEADS = (1, 8)
 HEAD_DIMS = (16, 32, 64, 128, 256, 512)
@@ -18,6 +19,27 @@ EPS = (1e-5, 1e-6, 0.0, 1.0 + 2**-24 + 2**-50)
 
 _ELEMENTS = 256
 """Elements of a warp: a vector of 16-bit floats a lane."""
+
+
+@triton.jit
+def head_and_weight(
+    x_ptr,
+    weight_ptr,
+    token,
+    head,
+    col,
+    mask,
+    strides,
+    weight_stride,
+    UNIT: tl.constexpr,
+    ALIGN: tl.constexpr,
+):
+    """Columns of heads and of the weight, f32 [ROWS, columns], zeros where masked."""
+    x_at = pointers(x_ptr, token, head, col, strides, UNIT, ALIGN)
+    # A row for each of x, so that a thread loads what it needs.
+    weight_at = pointers(weight_ptr, token, head, col, (0, 0, weight_stride), UNIT, ALIGN)
+    x = tl.load(x_at, mask=mask, other=0.0)
+    return x.to(tl.float32), tl.load(weight_at, mask=mask, other=0.0).to(tl.float32)
 
 
 def tile(x: torch.Tensor, num_warps: int) -> dict[str, int]:

@@ -1,9 +1,10 @@
-"""Host-side helpers of the element-wise kernels: argument checks, strides, constants."""
+"""What kernels know of memory: argument checks, strides, vector accesses, constants."""
 
 import ctypes
 from dataclasses import dataclass
 
 import torch
+import triton.language as tl
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -11,7 +12,10 @@ MAX_DIMS = 3
 """Dimensions of a tensor that a kernel can walk, after merging."""
 
 VECTOR = 16
-"""Bytes of a vector access; columns are a multiple of as many elements where it is used."""
+"""Bytes of a vector access."""
+
+COLUMNS: tl.constexpr = tl.constexpr(8)
+"""Columns are a multiple of this many where rows are read in vectors."""
 
 
 def f32_constant(value: float) -> float:

@@ -4,15 +4,12 @@ import torch
 import triton
 import triton.language as tl
 
-from ._layout import VECTOR, check_float_tensor
+from ._layout import COLUMNS, VECTOR, check_float_tensor
 
 LANES = 32
 WARPS = 4
 THREADS = LANES * WARPS
 """Threads of the baseline; its order of summation follows from them."""
-
-COLUMNS: tl.constexpr = tl.constexpr(8)
-"""Columns are a multiple of this many where rows are read in vectors."""
 
 
 @triton.jit

@@ -11,12 +11,9 @@ import triton
 import triton.language as tl
 
 from ._host import check_tensor
-from ._layout import VECTOR, check_float_tensor
+from ._layout import COLUMNS, VECTOR, check_float_tensor
 
 BRANCHES = 4
-
-_COLUMNS = 8
-"""bf16 columns of a vector access: rows that are read so have a multiple of as many."""
 
 _MULTIPLIER: tl.constexpr = tl.constexpr(2654435761)
 
@@ -72,12 +69,12 @@ def layout(tables: Sequence[torch.Tensor]) -> dict[str, int | bool]:
     width = tables[0].shape[1]
     unit = all(table.stride(1) == 1 for table in tables)
     starts = [byte for x in tables for byte in (x.data_ptr(), x.stride(0) * x.element_size())]
-    aligned = unit and width % _COLUMNS == 0 and all(byte % VECTOR == 0 for byte in starts)
+    aligned = unit and width % COLUMNS.value == 0 and all(byte % VECTOR == 0 for byte in starts)
     block = 512 if width > 128 else 128
     return {
         "UNIT": unit,
         "ALIGN": VECTOR if aligned else 1,
-        "COLUMNS": _COLUMNS if aligned else 1,
+        "COLUMNS": COLUMNS.value if aligned else 1,
         "BLOCK": block,
     }
 

@@ -3,8 +3,7 @@
 import triton
 import triton.language as tl
 
-COLUMNS: tl.constexpr = tl.constexpr(8)
-"""Where rows are read in vectors, the number of columns is a multiple of this."""
+from ._layout import COLUMNS
 
 
 @triton.jit

@@ -6,6 +6,8 @@ scores without bias. When no number is left to select, the id is N + 1 and the w
 
 The sums become integers that are ordered as the numbers are, both zeros the same; a selection is
 the largest of them, then the smallest tie_rank that has it. Nothing is summed but score and bias.
+A warp holds a row: a lane has four experts of each 128, and knows the best of every four. After a
+selection only the four of that group are compared again.
 
 Baseline: WeLMv4's `mmq_style_expert_bias_topk` (`references/expert_bias_topk.py`).
 """
@@ -44,8 +46,35 @@ def _without_nan(score):
     return maximum(score, float("-inf"))
 
 
+@triton.jit
+def _better(key, rank, later_key, later_rank):
+    """The pair with the larger key; of equal ones the first, which has the smaller rank."""
+    later = later_key > key
+    return tl.where(later, later_key, key), tl.where(later, later_rank, rank)
+
+
+@triton.jit
+def _best_of_four(key, rank):
+    """The best of each row [32, 4] of keys and ascending ranks, [32]."""
+    key, later_key = tl.split(tl.reshape(key, (32, 2, 2)))
+    rank, later_rank = tl.split(tl.reshape(rank, (32, 2, 2)))
+    key, rank = _better(key, rank, later_key, later_rank)
+    key, later_key = tl.split(key)
+    rank, later_rank = tl.split(rank)
+    return _better(key, rank, later_key, later_rank)
+
+
+@triton.jit
+def _at(ptr, expert, stride, UNIT: tl.constexpr, ALIGN: tl.constexpr):
+    """Where experts' elements lie; `ALIGN` bytes are promised where UNIT."""
+    if UNIT:
+        return tl.multiple_of(ptr + expert, (ALIGN,))
+    else:
+        return ptr + expert.to(tl.int64) * stride
+
+
 @triton.jit(
-    do_not_specialize=["groups", "topk", "stride_sm", "stride_sn", "stride_b"],
+    do_not_specialize=["topk", "stride_sm", "stride_sn", "stride_b"],
     do_not_specialize_on_alignment=["scores_ptr", "bias_ptr", "weights_ptr", "ids_ptr"],
 )
 def _expert_bias_topk_kernel(
@@ -53,51 +82,66 @@ def _expert_bias_topk_kernel(
     bias_ptr,
     weights_ptr,
     ids_ptr,
-    groups,
     topk,
     stride_sm,
     stride_sn,
     stride_b,
+    GROUPS: tl.constexpr,
     UNIT: tl.constexpr,
     ALIGN: tl.constexpr,
-    BLOCK: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     start(EARLY)
     row = tl.program_id(0).to(tl.int64)
-    experts = groups * 128
-    a_lane = groups * 4
-    expert = tl.arange(0, BLOCK)
     scores_row = scores_ptr + row * stride_sm
-    if UNIT:
-        score_at = tl.multiple_of(scores_row + expert, (ALIGN,))
-        bias_at = tl.multiple_of(bias_ptr + expert, (ALIGN,))
-    else:
-        score_at = scores_row + expert.to(tl.int64) * stride_sn
-        bias_at = bias_ptr + expert.to(tl.int64) * stride_b
-    exists = expert < experts
-    score = _without_nan(tl.load(score_at, mask=exists, other=0.0))
-    key = tl.where(exists, _key(score + tl.load(bias_at, mask=exists, other=0.0)), _NEVER)
+    member = tl.arange(0, 128)
+    a_lane: tl.constexpr = GROUPS * 4
+    scores, biases = (), ()
+    for group in tl.static_range(GROUPS):
+        expert = group * 128 + member
+        scores += (tl.load(_at(scores_row, expert, stride_sn, UNIT, ALIGN)),)
+        biases += (tl.load(_at(bias_ptr, expert, stride_b, UNIT, ALIGN)),)
 
-    tie_rank = (expert % 128) // 4 * a_lane + expert // 128 * 4 + expert % 4
+    # By group: the keys and tie_ranks of four experts a lane, and the best of these.
+    keys, ranks, best_keys, best_ranks = (), (), (), ()
+    for group in tl.static_range(GROUPS):
+        key = tl.reshape(_key(_without_nan(scores[group]) + biases[group]), (32, 4))
+        rank = tl.reshape(member // 4 * a_lane + group * 4 + member % 4, (32, 4))
+        best_key, best_rank = _best_of_four(key, rank)
+        keys += (key,)
+        ranks += (rank,)
+        best_keys += (best_key,)
+        best_ranks += (best_rank,)
+
     place = tl.arange(0, _MAX_TOPK)
     selected = tl.full([_MAX_TOPK], -1, tl.int32)
     for k in range(topk):
-        best = tl.max(key, axis=0)
-        first = tl.min(tl.where(key == best, tie_rank, experts), axis=0)
-        selected = tl.where((place == k) & (best > _NEVER), first, selected)
-        key = tl.where(tie_rank == first, _NEVER, key)
+        lane_key, lane_rank = best_keys[0], best_ranks[0]
+        for group in tl.static_range(1, GROUPS):
+            lane_key, lane_rank = _better(lane_key, lane_rank, best_keys[group], best_ranks[group])
+        largest = tl.max(lane_key, axis=0)
+        first = tl.min(tl.where(lane_key == largest, lane_rank, GROUPS * 128), axis=0)
+        selected = tl.where((place == k) & (largest > _NEVER), first, selected)
+        left, left_keys, left_ranks = (), (), ()
+        for group in tl.static_range(GROUPS):
+            key, best_key, best_rank = keys[group], best_keys[group], best_ranks[group]
+            if first % a_lane // 4 == group:
+                key = tl.where(ranks[group] == first, _NEVER, key)
+                best_key, best_rank = _best_of_four(key, ranks[group])
+            left += (key,)
+            left_keys += (best_key,)
+            left_ranks += (best_rank,)
+        keys, best_keys, best_ranks = left, left_keys, left_ranks
 
     found = selected >= 0
-    lane = selected // a_lane
     local = selected % a_lane
-    index = local // 4 * 128 + lane * 4 + local % 4
+    index = local // 4 * 128 + selected // a_lane * 4 + local % 4
     mask = place < topk
     at = scores_row + index.to(tl.int64) * stride_sn
     weight = _without_nan(tl.load(at, mask=mask & found, other=float("-inf")))
     out = row * topk + place
     tl.store(weights_ptr + out, weight, mask=mask)
-    tl.store(ids_ptr + out, tl.where(found, index, experts + 1).to(tl.int64), mask=mask)
+    tl.store(ids_ptr + out, tl.where(found, index, GROUPS * 128 + 1).to(tl.int64), mask=mask)
 
 
 @launcher
@@ -142,7 +186,6 @@ def expert_bias_topk(
     aligned = all(
         byte % VECTOR == 0 for byte in (scores.data_ptr(), bias.data_ptr(), 4 * scores.stride(0))
     )
-    block = triton.next_power_of_2(experts)
     # One warp a row: both reductions of a selection stay in it.
     return Launch(
         (weights, ids),
@@ -152,14 +195,13 @@ def expert_bias_topk(
         bias,
         weights,
         ids,
-        experts // _GROUP,
         topk,
         scores.stride(0),
         scores.stride(1),
         bias.stride(0),
+        GROUPS=experts // _GROUP,
         UNIT=unit,
         ALIGN=VECTOR if unit and aligned else 1,
-        BLOCK=block,
         **options(rows, scores, 1),
     )
 

@@ -16,10 +16,10 @@ from exactness.formats import bf16, f16, f32
 from exactness.inputs import Inputs, Tensor
 from exactness.launching import Launch, launcher
 
-from ._heads import EPS, HEADS, UNCONTRACTED_MEAN, check_heads, tile
+from ._heads import EPS, HEADS, UNCONTRACTED_MEAN, check_heads, head_and_weight, tile
 from ._host import check_number
 from ._layout import f32_constant
-from ._norm import VECTOR, WARPS, are_aligned, are_flat, place, pointers, row_strides, unit
+from ._norm import VECTOR, WARPS, are_aligned, are_flat, place, row_strides, unit
 from ._squares import inverse_rms
 from ._start import options, start
 
@@ -51,11 +51,9 @@ def _k_rms_norm_kernel(
     row, token, head = place(heads, ROWS, FLAT)
     col = tl.arange(0, HEAD_DIM)
     mask = (row < n_rows)[:, None]
-    x_at = pointers(x_ptr, token, head, col, x_strides, UNIT, ALIGN)
-    x = tl.load(x_at, mask=mask, other=0.0).to(tl.float32)
-    # A row for each of x, so that a thread loads what it needs.
-    weight_at = pointers(weight_ptr, token, head, col, (0, 0, weight_stride), UNIT, ALIGN)
-    weight = tl.load(weight_at, mask=mask, other=0.0).to(tl.float32)
+    x, weight = head_and_weight(
+        x_ptr, weight_ptr, token, head, col, mask, x_strides, weight_stride, UNIT, ALIGN
+    )
     normal = x * inverse_rms(x, 1.0 / HEAD_DIM, eps, SIZE, LANES, WARPS)
     out = normal * weight
     out_at = out_ptr + row[:, None] * HEAD_DIM + col[None, :]
@@ -63,9 +61,7 @@ def _k_rms_norm_kernel(
 
 
 @launcher
-def k_rms_norm(
-    x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5
-) -> Launch[torch.Tensor]:
+def k_rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5) -> Launch[torch.Tensor]:
     """Normalise each head by its root mean square and scale it by the weight.
 
     Args:

@@ -16,10 +16,10 @@ from exactness.formats import INTEGERS, bf16, f16, f32
 from exactness.inputs import Inputs, IntegerTensor, Tensor
 from exactness.launching import Launch, launcher
 
-from ._heads import EPS, HEADS, UNCONTRACTED_MEAN, check_heads, tile
+from ._heads import EPS, HEADS, UNCONTRACTED_MEAN, check_heads, head_and_weight, tile
 from ._host import check_number, check_tensor
-from ._layout import VECTOR, check_float_tensor, f32_constant
-from ._norm import COLUMNS, are_aligned, place, pointers, row_strides, unit
+from ._layout import COLUMNS, VECTOR, check_float_tensor, f32_constant
+from ._norm import are_aligned, place, row_strides, unit
 from ._rope import check_table, check_tokens, halves_aligned, heads_of, pairs, rotated, turned
 from ._squares import inverse_rms
 from ._start import options, start
@@ -48,19 +48,6 @@ def _partners(col, first, half, ALIGN: tl.constexpr):
         pair = tl.max_contiguous(tl.multiple_of(pair, COLUMNS), COLUMNS)
         partner = tl.max_contiguous(tl.multiple_of(partner, COLUMNS), COLUMNS)
     return turns[None, :], lower[None, :], pair, partner
-
-
-@triton.jit
-def _loaded(
-    x_ptr, weight_ptr, token, head, col, mask, strides, weight_stride,
-    UNIT: tl.constexpr, ALIGN: tl.constexpr,
-):  # fmt: skip
-    """Columns of heads and of the weight, f32 [ROWS, HEAD_DIM]."""
-    x_at = pointers(x_ptr, token, head, col, strides, UNIT, ALIGN)
-    # A row for each of x, so that a thread loads what it needs.
-    weight_at = pointers(weight_ptr, token, head, col, (0, 0, weight_stride), UNIT, ALIGN)
-    x = tl.load(x_at, mask=mask, other=0.0)
-    return x.to(tl.float32), tl.load(weight_at, mask=mask, other=0.0).to(tl.float32)
 
 
 @triton.jit(
@@ -112,11 +99,11 @@ def _k_rms_norm_rope_kernel(
         col = tl.arange(0, HEAD_DIM)
         mask = (row < n_rows)[:, None]
         turns, lower, pair, partner = _partners(col, first, half, PAIR_ALIGN)
-        x, weight = _loaded(
+        x, weight = head_and_weight(
             k_ptr, weight_ptr, token, head, col, mask, k_strides, weight_stride, UNIT, ALIGN
         )
         # The partners are loaded and normalised once more, which is quicker than exchanging them.
-        x_other, weight_other = _loaded(
+        x_other, weight_other = head_and_weight(
             k_ptr, weight_ptr, token, head, partner, mask, k_strides, weight_stride, UNIT,
             ALIGN if PAIR_ALIGN > 1 else 1,
         )  # fmt: skip

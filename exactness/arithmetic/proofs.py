@@ -119,9 +119,7 @@ def _exact_product(
     return None
 
 
-def _exhaustive(
-    survey: Survey, seen: Seen, operation: Operation, mutation: Mutation
-) -> str | None:
+def _exhaustive(survey: Survey, seen: Seen, operation: Operation, mutation: Mutation) -> str | None:
     if mutation.name.startswith("contract") or {"order", "index"} & set(operation.attributes):
         return None
     count = _exhaustively_equal(seen, mutation)
@@ -214,9 +212,7 @@ def _exhaustively_equal(seen: Seen, mutation: Mutation) -> int | None:
     return _inputs_without_difference(seen.operation, varying[0], mutation)
 
 
-def _inputs_without_difference(
-    operation: Operation, index: int, mutation: Mutation
-) -> int | None:
+def _inputs_without_difference(operation: Operation, index: int, mutation: Mutation) -> int | None:
     """Number of inputs if original and mutation agree on all of them, else None."""
     arithmetic = Tracked()
     fmt = operation.operands[index].format

@@ -123,7 +123,6 @@ class Context:
                 evidence.compare(INPUT_KEPT, name, where, arguments[name], draw.tensor("cpu"))
         evidence.cases += 1
 
-
     def _compare_unrounded(
         self,
         evidence: Evidence,

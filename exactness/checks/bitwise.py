@@ -40,7 +40,6 @@ class CaseCheck(Check):
             if evidence.failed and not evidence.reproduction:
                 evidence.reproduction = reproduction(self, example)
 
-
     def examples(self, context: Context) -> Iterator[tuple[str, Example]]:
         """The family and the example, one a family."""
         for family in FAMILIES:
@@ -194,5 +193,3 @@ def reproduction(check: Check, example: Example, variant: Variant | None = None)
     """A command line that shows the failure again."""
     option = f" --variant {variant.name}" if variant else ""
     return f"exactness verify {check.claim.name}{option} --example '{example.to_json()}'"
-
-

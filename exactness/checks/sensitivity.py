@@ -109,7 +109,6 @@ class Count:
                 self.first = trial
             self.unrounded_only = self.unrounded_only and not rounded
 
-
     def include(self, other: Count) -> None:
         """Add the counts of further trials."""
         self.examples += other.examples

@@ -25,6 +25,7 @@ from exactness.virtual.reader import Reader
 
 _NAME = r"[%A-Za-z_$][\w$]*(?:\.[xyz]\b)?"
 _LABEL = re.compile(rf"({_NAME})\s*:")
+_BRANCH_TARGETS = re.compile(rf"({_NAME})\s*:\s*\.branchtargets\s([^;]*);")
 _STATEMENT = re.compile(r"[^;]*;")
 _INSTRUCTION = re.compile(
     rf"(?:@(?P<not>!?)\s*(?P<guard>{_NAME})\s+)?(?P<opcode>[a-z]\w*)(?P<modifiers>[\w.:]*)"
@@ -44,6 +45,7 @@ class Body:
         self.parser = parser
         self.instructions: list[Instruction] = []
         self.labels: dict[str, int] = {}
+        self.label_lists: dict[str, Vector] = {}
         self.registers: dict[str, str] = {}
         self.variables: list[Variable] = []
         self.scopes: list[dict[str, str]] = []
@@ -95,6 +97,9 @@ class Body:
         parser = self.parser
         if head == ".":
             self.directive()
+        elif (labels := parser.take(_BRANCH_TARGETS)) is not None:
+            targets = tuple(Symbol(self.resolve(name)) for name in split(labels[2]))
+            self.label_lists[self.resolve(labels[1])] = Vector(targets)
         elif (label := parser.take(_LABEL)) is not None:
             self.labels[self.resolve(label[1])] = len(self.instructions)
         else:
@@ -183,6 +188,8 @@ class Body:
         name = self.resolve(text)
         if name in self.registers:
             return Register(name)
+        if name in self.label_lists:
+            return self.label_lists[name]
         return Special(text) if text.startswith("%") else Symbol(name)
 
     def elements(self, text: str) -> tuple[Operand, ...]:

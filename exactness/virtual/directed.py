@@ -76,8 +76,8 @@ def div_directed(a: Array, b: Array, mode: Rounding) -> Array:
     cut = _cut(quotient, 53 - 28)
     remainder = wide_a - cut * wide_b
     # A cut that rounded up past the quotient leaves a remainder of the other sign; step back.
-    overshot = np.isfinite(remainder) & (remainder != 0) & (
-        np.signbit(remainder) != (np.signbit(wide_a))
+    overshot = (
+        np.isfinite(remainder) & (remainder != 0) & (np.signbit(remainder) != (np.signbit(wide_a)))
     )
     cut = np.where(overshot, _step_down(cut, 53 - 28), cut)
     sticky = np.isfinite(quotient) & (overshot | (remainder != 0)) & np.isfinite(remainder)

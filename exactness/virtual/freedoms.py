@@ -237,7 +237,9 @@ class _Flow:
 _OPAQUE = frozenset(
     {"ld", "ldu", "shfl", "vote", "match", "redux", "atom", "call", "activemask", "tex", "suld"}
 )
-_NO_RESULT = frozenset({"st", "red", "bar", "barrier", "bra", "ret", "exit", "membar", "fence"})
+_NO_RESULT = frozenset(
+    {"st", "red", "bar", "barrier", "bra", "brx", "ret", "exit", "membar", "fence"}
+)
 
 
 def _pure(instruction: Instruction) -> bool:

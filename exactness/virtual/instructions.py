@@ -82,15 +82,7 @@ class Pair:
 
 
 Operand: TypeAlias = (
-    Register
-    | NotRegister
-    | Special
-    | Integer
-    | Decimal
-    | Symbol
-    | Address
-    | Vector
-    | Pair
+    Register | NotRegister | Special | Integer | Decimal | Symbol | Address | Vector | Pair
 )
 
 SINK = Symbol("_")

@@ -155,8 +155,7 @@ def _pack(declared: Sequence[Param], given: Sequence[bytes | int | float]) -> di
     if len(declared) != len(given):
         raise LaunchError(f"params: {len(given)} values; the kernel declares {len(declared)}")
     return {
-        param.name: _pack_one(param, value)
-        for param, value in zip(declared, given, strict=True)
+        param.name: _pack_one(param, value) for param, value in zip(declared, given, strict=True)
     }
 
 
@@ -172,15 +171,11 @@ def _pack_one(param: Param, value: bytes | int | float) -> bytes:
     else:
         packed = (int(value) % (1 << 8 * param.size)).to_bytes(param.size, "little")
     if len(packed) != param.size:
-        raise LaunchError(
-            f"param {param.name}: {len(packed)} bytes; {param.size} are accepted"
-        )
+        raise LaunchError(f"param {param.name}: {len(packed)} bytes; {param.size} are accepted")
     return packed
 
 
-def _layout(
-    entry: Entry, space: str, dynamic: int, base: int
-) -> tuple[dict[str, int], int]:
+def _layout(entry: Entry, space: str, dynamic: int, base: int) -> tuple[dict[str, int], int]:
     """Addresses of the variables of a space, and how many bytes they take.
 
     Extern arrays of size 0 share the dynamic part, after everything else.
@@ -287,9 +282,7 @@ def _fill_registers(
         name, bits = key.rsplit(":", maxsplit=1)
         registers[number] = np.full((1, 1), symbols[name], UNSIGNED[int(bits)])
     for number, (name, offset, type_name) in builder.params.items():
-        registers[number] = _param_value(
-            packed[name], offset, type_name, builder.widths[number]
-        )
+        registers[number] = _param_value(packed[name], offset, type_name, builder.widths[number])
     for number in program.maybe_undefined:
         registers[number] = np.zeros((1, 1), UNSIGNED[builder.widths[number]])
         state.poison[number] = np.full((1, 1), 0xFF, np.uint8)
@@ -301,5 +294,3 @@ def _param_value(packed: bytes, offset: int, type_name: str, bits: int) -> Bits:
         packed[offset : offset + size], "little", signed=type_name.startswith("s")
     )
     return np.full((1, 1), value % (1 << bits), UNSIGNED[bits])
-
-

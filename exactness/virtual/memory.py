@@ -142,9 +142,7 @@ class GlobalMemory:
         """Empty memory."""
         self.regions: list[Region] = []
 
-    def register(
-        self, address: int, array: Bits, name: str, *, writable: bool = True
-    ) -> None:
+    def register(self, address: int, array: Bits, name: str, *, writable: bool = True) -> None:
         """Make a buffer reachable.
 
         Args:

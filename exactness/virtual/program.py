@@ -8,7 +8,7 @@ from functools import lru_cache
 from exactness.virtual import analysis, ops
 from exactness.virtual.builder import Builder
 from exactness.virtual.inlining import inlined
-from exactness.virtual.instructions import Entry, Guard, Instruction, Operand, Symbol
+from exactness.virtual.instructions import Entry, Guard, Instruction, Operand, Symbol, Vector
 from exactness.virtual.operation import Operation
 from exactness.virtual.ops.common import BITS, types_of
 
@@ -21,7 +21,8 @@ class Terminator:
         kind: "next", "branch", "exit", "trap", "barrier", "wait" (for an mbarrier), or "missing"
             for a call of a function that has no body.
         instruction: None for "next", unless a device function is entered.
-        target: number of the block that a branch goes to.
+        targets: numbers of the blocks that a branch goes to.
+        index: register that selects one of several targets, else −1.
         guard: register number and negation.
         barrier: for barriers, register numbers of its name and thread count (−1: whole block).
         arrive_only: whether the threads go on without waiting.
@@ -32,7 +33,8 @@ class Terminator:
 
     kind: str
     instruction: Instruction | None = None
-    target: int = -1
+    targets: tuple[int, ...] = ()
+    index: int = -1
     guard: tuple[int, bool] | None = None
     barrier: tuple[int, int] = (-1, -1)
     arrive_only: bool = False
@@ -42,7 +44,7 @@ class Terminator:
 
     def sources(self) -> list[int]:
         """Registers that it reads."""
-        found = [number for number in self.barrier if number >= 0]
+        found = [number for number in (*self.barrier, self.index) if number >= 0]
         if self.guard is not None:
             found.append(self.guard[0])
         if self.reduction is not None:
@@ -70,7 +72,7 @@ class Block:
         match self.end.kind:
             case "branch":
                 after = [] if self.end.guard is None else [number + 1]
-                return [self.end.target, *after]
+                return [*self.end.targets, *after]
             case "exit":
                 return [] if self.end.guard is None else [number + 1]
             case "trap" | "missing":
@@ -146,8 +148,8 @@ def _ends_block(ins: Instruction) -> bool:
 def _block_starts(entry: Entry) -> list[int]:
     """Indices of instructions that begin a basic block."""
     starts = {0}
-    used = {o.name for ins in entry.body if ins.opcode in ("bra", "ret") for o in ins.operands
-            if isinstance(o, Symbol)}  # fmt: skip
+    branches = (ins for ins in entry.body if ins.opcode in ("bra", "brx", "ret"))
+    used = {label.name for ins in branches for label in _targets(ins) if isinstance(label, Symbol)}
     starts.update(index for label, index in entry.labels.items() if label in used)
     starts.update(i + 1 for i, ins in enumerate(entry.body) if _ends_block(ins))
     return sorted(start for start in starts if start < len(entry.body) or start == 0)
@@ -177,9 +179,13 @@ def _terminator(
     guard = _guard(builder, ins.guard)
     match ins.opcode:
         case "bra":
-            return Terminator("branch", ins, _target(ins, entry, builder, numbers), guard)
+            return _branch(ins, entry, builder, numbers)
+        case "brx" if len(ins.operands) == 2 and "idx" in ins.modifiers:
+            branch = _branch(ins, entry, builder, numbers)
+            branch.index = builder.source(ins, ins.operands[0], 32)
+            return branch
         case "ret" if ins.operands:  # from a device function, to what follows its call
-            return Terminator("branch", ins, _target(ins, entry, builder, numbers), guard)
+            return _branch(ins, entry, builder, numbers)
         case "call":
             return Terminator("missing" if ins.operands else "next", ins, guard=guard)
         case "ret" | "exit":
@@ -195,11 +201,22 @@ def _terminator(
     raise builder.unsupported(ins, f"opcode {ins.opcode}")
 
 
-def _target(ins: Instruction, entry: Entry, builder: Builder, numbers: dict[int, int]) -> int:
-    label = ins.operands[0] if ins.operands else None
-    if not isinstance(label, Symbol) or label.name not in entry.labels:
-        raise builder.unsupported(ins, "a branch to no label of the kernel")
-    return numbers.get(entry.labels[label.name], len(numbers))
+def _targets(ins: Instruction) -> tuple[Operand, ...]:
+    """The labels of a branch: the last operand, or the list that it names."""
+    last = ins.operands[-1:]
+    return last[0].elements if last and isinstance(last[0], Vector) else last
+
+
+def _branch(
+    ins: Instruction, entry: Entry, builder: Builder, numbers: dict[int, int]
+) -> Terminator:
+    targets = []
+    for label in _targets(ins):
+        if not isinstance(label, Symbol) or label.name not in entry.labels:
+            raise builder.unsupported(ins, "a branch to no label of the kernel")
+        targets.append(numbers.get(entry.labels[label.name], len(numbers)))
+    guard = _guard(builder, ins.guard)
+    return Terminator("branch", ins, targets=tuple(targets), guard=guard)
 
 
 def _barrier(ins: Instruction, builder: Builder, guard: tuple[int, bool] | None) -> Terminator:

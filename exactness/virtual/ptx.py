@@ -131,7 +131,7 @@ class _Parser(Reader):
         """Read one directive outside of a kernel."""
         if word in self.header:
             self.header[word] = self.take_line().split(None, 1)[1].strip()
-        elif word in ("file", "loc", "pragma", "branchtargets"):
+        elif word in ("file", "loc", "pragma"):
             self.take_line()
         elif word == "section":
             self.position = self.text.index("{", self.position)

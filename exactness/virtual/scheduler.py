@@ -138,7 +138,7 @@ class Scheduler:
             return
         match end.kind:
             case "branch":
-                self.send(end.target, taken)
+                self.branch(end, taken)
             case "exit":
                 self.exit(taken)
             case "barrier":
@@ -148,9 +148,27 @@ class Scheduler:
             case "missing":
                 self.fail_call(end, taken)
             case _:
-                self.state.fail(
-                    VirtualHopperError, "the kernel trapped", self.lanes(taken)
-                )
+                self.state.fail(VirtualHopperError, "the kernel trapped", self.lanes(taken))
+
+    def branch(self, end: Terminator, mask: Mask) -> None:
+        """Threads go to the one target, or each to that which its index selects."""
+        if end.index < 0:
+            return self.send(end.targets[0], mask)
+        state = self.state
+        state.mask = mask
+        state.require_defined((end.index,), "the index of a branch")
+        index = np.broadcast_to(state.value(end.index), state.shape)
+        here = self.lanes(mask)
+        beyond = here & (index >= len(end.targets))
+        if beyond.any():
+            listed = len(end.targets)
+            state.fail(VirtualHopperError, f"a branch index beyond its {listed} targets", beyond)
+        for number, target in enumerate(end.targets):
+            chosen = here & (index == number)
+            if chosen.all():
+                self.send(target, None)
+            elif chosen.any():
+                self.send(target, chosen)
 
     def fail_call(self, end: Terminator, mask: Mask) -> NoReturn:
         """Threads call what the module does not contain: printf, malloc, a failed assertion."""

@@ -90,9 +90,7 @@ class SharedMemory:
             bad = (offsets < 0) | (offsets + size > self.size)
             self._fail(state, OutOfBoundsError, offsets, bad, mask, size)
         if int(np.bitwise_or.reduce(offsets, axis=None)) & (size - 1):
-            self._fail(
-                state, MisalignedAccessError, offsets, offsets & (size - 1) != 0, mask, size
-            )
+            self._fail(state, MisalignedAccessError, offsets, offsets & (size - 1) != 0, mask, size)
         return flat
 
     def _fail(
@@ -107,9 +105,7 @@ class SharedMemory:
             what += f"is outside of the block's {self.size} bytes of shared memory"
         state.fail(kind, what, spread(bad, mask, state))
 
-    def load(
-        self, state: State, flat: Bits, mask: Mask, size: int
-    ) -> tuple[Bits, Bits | None]:
+    def load(self, state: State, flat: Bits, mask: Mask, size: int) -> tuple[Bits, Bits | None]:
         """Words at `flat` byte offsets, and their undefined bytes (u16, bit k; None: none).
 
         Raises:

@@ -208,4 +208,3 @@ _CLEAN = np.zeros((1, 1), np.uint8)
 
 def _or_clean(poison: Bits | None) -> Bits:
     return _CLEAN if poison is None else poison
-

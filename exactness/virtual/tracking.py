@@ -116,8 +116,10 @@ class Tracker:
                 foreign = changed & (reader != 0) & (reader != me >> 32)
                 self._refuse(access, foreign, "changes what another block reads")
             # The same block may overwrite after a barrier: the epoch below the block differs.
-            clash |= (owner != 0) & (owner != me) & (
-                ((owner >> 32) != (me >> 32)) | ((owner >> 10) == (me >> 10))
+            clash |= (
+                (owner != 0)
+                & (owner != me)
+                & (((owner >> 32) != (me >> 32)) | ((owner >> 10) == (me >> 10)))
             )
             self.owners[granule] = me
         return clash

@@ -201,6 +201,7 @@ def match(catalogue: Catalogue, name: str, given: Given) -> Match:
 
 def _in_question(catalogue: Catalogue, asked: Entry) -> list[Contract]:
     """All contracts: of the claim asked for, of its kernel file, of the others."""
+
     def distance(entry: Entry) -> tuple[bool, bool]:
         return entry is not asked, entry.file != asked.file
 

@@ -62,9 +62,7 @@ def _copy(ins: Instruction, b: Builder) -> Operation:
     sources = (target[0], source[0], *([given] if given >= 0 else []))
 
     def run(state: State) -> None:
-        flat = state.shared.places(
-            state, state.full(effective(state, *target)), state.mask, size
-        )
+        flat = state.shared.places(state, state.full(effective(state, *target)), state.mask, size)
         if flat.size == 0:
             return
         from_where = active(state.full(effective(state, *source)), state.mask, state)

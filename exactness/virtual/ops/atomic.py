@@ -126,9 +126,7 @@ def _combiner(ins: Instruction, b: Builder, kind: str, name: str, space: str) ->
         case "inc":
             return lambda old, top: np.where(old >= top, old.dtype.type(0), old + old.dtype.type(1))
         case "dec":
-            return lambda old, top: np.where(
-                (old == 0) | (old > top), top, old - old.dtype.type(1)
-            )
+            return lambda old, top: np.where((old == 0) | (old > top), top, old - old.dtype.type(1))
     ufunc = _COMMUTING[kind]
     if not name.startswith("s"):
         return ufunc

@@ -200,5 +200,3 @@ def _plain(ins: Instruction, b: Builder, flags: frozenset[str]) -> Operation:
 
     sources = [to[0], source[0], count, *([barrier[0]] if loads else [])]
     return Effect(ins, run, tuple(sources))
-
-

@@ -224,4 +224,3 @@ def _float_to_float(
 
 
 TABLE: Mapping[str, Decoder] = {"cvt": _cvt}
-

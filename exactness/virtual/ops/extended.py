@@ -18,9 +18,7 @@ from exactness.virtual.ops.twos_complement import is_signed_type, product_high
 from exactness.virtual.state import Bits, State
 
 
-def with_carry(
-    ins: Instruction, b: Builder, ufunc: Any, *, reads: bool, writes: bool
-) -> Operation:
+def with_carry(ins: Instruction, b: Builder, ufunc: Any, *, reads: bool, writes: bool) -> Operation:
     """32-bit and 64-bit add and sub through the carry flag."""
     name = single_type(ins, b, {"u32", "s32", "b32", "u64", "s64"})
     sources = b.sources(ins, ins.operands[1:], BITS[name])

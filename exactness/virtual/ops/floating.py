@@ -227,9 +227,7 @@ def _copysign(ins: Instruction, b: Builder) -> Operation:
     """The sign of the first source on the magnitude of the second."""
     flags = flags_of(ins, b, ())
     name = single_type(ins, b, {"f32", "f64"})
-    return finish(
-        ins, b, name, lambda x, y: floats.magnitude(y) | floats.sign_of(x), flags
-    )
+    return finish(ins, b, name, lambda x, y: floats.magnitude(y) | floats.sign_of(x), flags)
 
 
 def _testp(ins: Instruction, b: Builder) -> Operation:
@@ -309,7 +307,5 @@ TABLE: Mapping[str, Decoder] = {
     "testp": _testp,
     "div": _div,
     "sqrt": _root_or_reciprocal(np.sqrt, directed.sqrt_directed, "sqrt_approx"),
-    "rcp": _root_or_reciprocal(
-        lambda x: x.dtype.type(1) / x, _reciprocal_directed, "rcp_approx"
-    ),
+    "rcp": _root_or_reciprocal(lambda x: x.dtype.type(1) / x, _reciprocal_directed, "rcp_approx"),
 }

@@ -58,9 +58,7 @@ def shift_amount(amount: Bits, bits: int) -> Bits:
     return np.minimum(amount, np.uint32(bits)).astype(UNSIGNED[bits])
 
 
-def _shift(
-    ins: Instruction, b: Builder, function: Any, bits: int, rule: PoisonRule
-) -> Operation:
+def _shift(ins: Instruction, b: Builder, function: Any, bits: int, rule: PoisonRule) -> Operation:
     """Value and amount; the amount is always 32 bits wide."""
     expect_operands(ins, b, 3)
     flags_of(ins, b, ())
@@ -186,9 +184,7 @@ _REVERSED = np.array([int(f"{byte:08b}"[::-1], 2) for byte in range(256)], np.ui
 def _popc(ins: Instruction, b: Builder) -> Operation:
     flags_of(ins, b, ())
     bits = BITS[single_type(ins, b, {"b32", "b64"})]
-    return elementwise(
-        ins, b, lambda x: np.bitwise_count(x).astype(np.uint32), bits, out_bits=32
-    )
+    return elementwise(ins, b, lambda x: np.bitwise_count(x).astype(np.uint32), bits, out_bits=32)
 
 
 def highest_bit(x: Bits) -> Bits:

@@ -22,9 +22,7 @@ from exactness.virtual.ops.spaces import effective
 from exactness.virtual.ops.warp import running
 from exactness.virtual.state import WARP, Bits, State
 
-_FLAGS = frozenset(
-    ["sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta"]
-)
+_FLAGS = frozenset(["sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta"])
 _ROW_BYTES = 16
 
 

@@ -188,4 +188,3 @@ TABLE: Mapping[str, Decoder] = {
     "nanosleep": _nothing,
     "setmaxnreg": _nothing,
 }
-

@@ -129,7 +129,7 @@ def _known(mask: Mask) -> Bits:
 def _load_generic(state: State, addresses: Bits, size: int, strong: bool) -> Any:
     parts = split_generic(state, addresses)
     if len(parts) == 1:
-        (space, within, _), = parts
+        ((space, within, _),) = parts
         return LOADS[space](state, within, size, strong)
     running = state.mask
     words = np.zeros(state.shape, WORDS[size])
@@ -175,7 +175,7 @@ def _store_generic(
 ) -> None:
     parts = split_generic(state, addresses)
     if len(parts) == 1:
-        (space, within, _), = parts
+        ((space, within, _),) = parts
         return STORES[space](state, within, values, poison, size)
     running = state.mask
     words = inactive_filled(values, running, state)

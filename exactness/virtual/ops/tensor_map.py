@@ -100,4 +100,3 @@ def read_maps(state: State, addresses: Bits) -> Bits:
 
 
 TABLE: Mapping[str, Decoder] = {"tensormap": _tensormap}
-

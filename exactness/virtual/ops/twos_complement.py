@@ -11,6 +11,7 @@ from exactness.virtual.state import Bits
 
 _SIGNED: dict[int, Any] = {n: np.dtype(f"i{n // 8}") for n in (8, 16, 32, 64)}
 
+
 def signed(bits: Bits) -> Bits:
     """The patterns read as two's complement."""
     return bits.view(_SIGNED[8 * bits.itemsize])

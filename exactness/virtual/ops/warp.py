@@ -330,4 +330,3 @@ TABLE: Mapping[str, Decoder] = {
     "activemask": _activemask,
     "elect": _elect,
 }
-

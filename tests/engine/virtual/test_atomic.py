@@ -73,8 +73,10 @@ def test_one_contribution_an_address_may_do_anything(run_kernel):
 )
 def test_results_that_depend_on_the_order_are_refused(run_kernel, body):
     if "shared" in body:
-        body = "mov.b32 %r7, 0; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.b32 [box], %r7;" \
+        body = (
+            "mov.b32 %r7, 0; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.b32 [box], %r7;"
             f" bar.sync 0; {body}"
+        )
     with pytest.raises(OrderDependenceError, match=r"depends on the order|another block|an atomic"):
         run(run_kernel, body)
 

@@ -5,6 +5,7 @@ import pytest
 
 from exactness.virtual.errors import (
     BarrierDivergenceError,
+    UndefinedValueError,
     UnsupportedInstructionError,
     VirtualHopperError,
 )
@@ -223,9 +224,47 @@ def test_a_trap_is_an_error(run_kernel):
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r1}, {%r2}, {%r3}, {%r4};",
         "call.uni printf;",
         "bra $nowhere;",
+        "brx.idx %r1, $nolist;",
     ],
 )
 def test_what_has_no_model_raises_by_name(run_kernel, text):
     name = "globaltimer" if "timer" in text else text.split(" ")[0].rstrip(";").replace(".", r"\.")
     with pytest.raises(UnsupportedInstructionError, match=name):
         run_kernel(f"{START} {text} ret;", {"y": np.zeros(32, np.uint32)})
+
+
+SWITCH = f"""{START}
+        mov.b32 %r6, 9;
+        setp.lt.u32 %p1, %r1, 48;
+    $list: .branchtargets $zero, $one, $join, $one;
+        @%p1 brx.idx %r5, $list;
+        mov.b32 %r6, 3; bra $join;
+    $zero:
+        mov.b32 %r6, 1; bra $join;
+    $one:
+        mov.b32 %r6, 2;
+    $join:
+        add.s32 %r6, %r6, 10;
+        st.global.b32 [%rd2], %r6;
+        ret;"""
+
+
+def test_an_indexed_branch_sends_every_thread_to_its_own_target(run_kernel):
+    y = np.zeros(64, np.uint32)
+    counts = run_kernel(SWITCH.replace("mov.b32 %r6, 9", "and.b32 %r5, %r1, 3; mov.b32 %r6, 9"),
+                        {"y": y}, block=(64, 1, 1))  # fmt: skip
+    n = np.arange(64)
+    assert (y == np.where(n < 48, np.array([11, 12, 19, 12])[n % 4], 13)).all()
+    assert counts["brx.idx"] == 48
+    assert counts["add.s32"] == 64
+
+
+def test_an_index_beyond_the_list_is_an_error(run_kernel):
+    body = SWITCH.replace("mov.b32 %r6, 9", "mov.b32 %r5, %r1; mov.b32 %r6, 9")
+    with pytest.raises(VirtualHopperError, match=r"beyond its 4 targets: .*thread \(4, .* 43 more"):
+        run_kernel(body, {"y": np.zeros(64, np.uint32)}, block=(64, 1, 1))
+
+
+def test_an_undefined_index_is_an_error(run_kernel):
+    with pytest.raises(UndefinedValueError, match="the index of a branch"):
+        run_kernel(SWITCH, {"y": np.zeros(64, np.uint32)}, block=(64, 1, 1))

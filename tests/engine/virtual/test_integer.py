@@ -65,9 +65,7 @@ def test_wide_product_and_mad(apply, bits, kind):
     x, y = patterns(bits, 5), patterns(bits, 6)
     z = patterns(2 * bits, 7)
     read = (lambda v: signed(v, bits)) if kind == "s" else int
-    got = apply(
-        f"mad.wide.{kind}{bits} {{d}}, {{0}}, {{1}}, {{2}};", x, y, z, out=f"u{bits // 4}"
-    )
+    got = apply(f"mad.wide.{kind}{bits} {{d}}, {{0}}, {{1}}, {{2}};", x, y, z, out=f"u{bits // 4}")
     want = [
         (read(int(a)) * read(int(b)) + int(c)) % (1 << 2 * bits)
         for a, b, c in zip(x, y, z, strict=True)
@@ -108,9 +106,7 @@ def test_carry_chain_adds_96_bits(apply):
     product = ".reg .b32 %x; mad.lo.cc.u32 %x, {0}, {0}, 5; madc.hi.u32 {d}, {0}, {0}, 0;"
     # (2^32 - 1)^2 + 5 = 0xFFFFFFFE_00000006
     assert apply(product, np.array([0xFFFFFFFF], np.uint32)).tolist() == [0xFFFFFFFE]
-    assert apply(product, np.array([0xFFFFFFFD], np.uint32)).tolist() == [
-        (0xFFFFFFFD**2 + 5) >> 32
-    ]
+    assert apply(product, np.array([0xFFFFFFFD], np.uint32)).tolist() == [(0xFFFFFFFD**2 + 5) >> 32]
 
 
 @pytest.mark.parametrize("bits", [16, 32, 64])
