@@ -10,10 +10,13 @@ For each benchmark case of the catalogue, in µs a call, nothing waited for, med
     direct   within `call`: allocation and launch, the signature being known
     late     `direct` without programmatic dependent launch
     outputs  within `direct`: allocation
+    driver   within `direct`: cuLaunchKernelEx, through the few lines of C around it
+    own      what is left of `call` without `outputs` and `driver`
 
-Sizes that only tables have are cut: they do not matter to the host. What a first call gives, which
-Triton launches, is compared with repeated calls on poisoned memory, on another stream and from a
-CUDA graph. Exits 1 when a bit differs or a call takes longer than the limit below.
+All are timed in turns, as the host of a virtual machine is now faster, now slower. Sizes that only
+tables have are cut: they do not matter to the host. What a first call gives, which Triton launches,
+is compared with repeated calls on poisoned memory, on another stream and from a CUDA graph. Exits 1
+when a bit differs or a call takes longer than the limit below.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ import sys
 import time
 import timeit
 import unittest.mock
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +44,7 @@ from triton.runtime import driver
 from exactness import environment
 from exactness.bench.cases import Case, Cases
 from exactness.catalogue import Catalogue
-from exactness.launching import calls
+from exactness.launching import calls, direct
 from exactness.launching.repeat import repeated
 from exactness.machines import poisoned_memory
 from exactness.project import Project
@@ -53,22 +56,21 @@ BURST = 100
 """Calls issued in one go, far below what a stream can queue."""
 LARGEST = 8192
 """Where larger sizes are cut."""
-TIMES = ("call", "triton", "anew", "direct", "late", "outputs")
+TIMES = ("call", "triton", "anew", "direct", "late", "outputs", "driver", "own")
 
 
-def microseconds(call: Callable[[], Any], repeat: int) -> float:
-    """Host time to issue a call: the median of bursts."""
-    for _ in range(BURST):
-        call()
-    samples = []
-    for _ in range(repeat):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(BURST):
-            call()
-        samples.append((time.perf_counter() - start) * 1e6 / BURST)
+def microseconds(calls: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, float]:
+    """Host time to issue each call: the median of bursts, in turns after one that warms up."""
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeat + 1):
+        for name, call in calls.items():
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(BURST):
+                call()
+            samples[name].append((time.perf_counter() - start) * 1e6 / BURST)
     torch.cuda.synchronize()
-    return statistics.median(samples)
+    return {name: statistics.median(taken[1:]) for name, taken in samples.items()}
 
 
 class Planned:
@@ -77,10 +79,10 @@ class Planned:
     def __init__(self, call: Callable[[], Any], arguments: dict[str, Any]) -> None:
         for each in [each for each in gc.get_objects() if type(each) is calls._Calls]:
             each.calls.clear()
-            each.launch.__globals__["last"] = None, None
+            each.launch.__globals__["last"] = None, *each.guards, None
         with unittest.mock.patch.object(calls, "repeated", wraps=repeated) as made:
             call()
-        ((self.launch, _, self.slots, self.tensors), _) = made.call_args
+        ((self.launch, self.kernel, self.slots, self.tensors), _) = made.call_args
         given = [arguments.get(name) for name in self.tensors]
         self.addresses = [None if tensor is None else tensor.data_ptr() for tensor in given]
 
@@ -95,6 +97,17 @@ class Planned:
         """What a repeated call allocates."""
         kinds = [(tuple(out.shape), out.stride(), out.dtype) for out in self.launch.outputs]
         return lambda: [empty_strided(*kind) for kind in kinds]
+
+    def driver(self) -> Callable[[], Any]:
+        """The innermost function, on outputs that are there."""
+        with unittest.mock.patch.object(direct, "packed", wraps=direct.packed) as made:
+            repeated(self.launch, self.kernel, self.slots, self.tensors)
+        args, keywords = made.call_args
+        launched = direct.packed(*args, **keywords)
+        outputs = {f"out{i}_at": out.data_ptr() for i, out in enumerate(self.launch.outputs)}
+        named = {f"{name}_at": at for name, at in zip(self.tensors, self.addresses, strict=True)}
+        given = [(named | outputs)[name] for name in launched.names]
+        return functools.partial(launched.function, driver.active.get_current_stream(0), *given)
 
 
 @contextlib.contextmanager
@@ -156,18 +169,31 @@ def measure(case: Case, place: str, repeat: int) -> dict[str, Any]:
     arguments = arguments_of(case, place)
     call = functools.partial(case.entry.claim.kernel, **arguments)
     planned = Planned(call, arguments)
-    row = {
-        "case": case.name,
-        "shape": case.shape,
-        "call": microseconds(call, repeat),
-        "triton": microseconds(planned.launch.run, repeat),
-        "direct": microseconds(planned.direct(), repeat),
-        "late": microseconds(planned.direct(EARLY=False, launch_pdl=False), repeat),
-        "outputs": microseconds(planned.allocation(), repeat),
-    }
-    with planned_anew():
-        row["anew"] = microseconds(call, repeat)
-    return {**row, "same_bits": repeated_bits(case, arguments)}
+    times = microseconds(
+        {
+            "call": call,
+            "triton": planned.launch.run,
+            "anew": anew(call),
+            "direct": planned.direct(),
+            "late": planned.direct(EARLY=False, launch_pdl=False),
+            "outputs": planned.allocation(),
+            "driver": planned.driver(),
+        },
+        repeat,
+    )
+    times["own"] = times["call"] - times["outputs"] - times["driver"]
+    same = repeated_bits(case, arguments)
+    return {"case": case.name, "shape": case.shape, **times, "same_bits": same}
+
+
+def anew(call: Callable[[], Any]) -> Callable[[], None]:
+    """A call that is planned."""
+
+    def run() -> None:
+        with planned_anew():
+            call()
+
+    return run
 
 
 def primitives(place: str) -> dict[str, float]:

@@ -11,7 +11,14 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from exactness.launching.plan import Launch
 from exactness.launching.repeat import AGAIN, repeated
-from exactness.launching.source import compiled, exact, launch_source, scalar_kind, tensors_of
+from exactness.launching.source import (
+    compiled,
+    exact,
+    guarded,
+    launch_source,
+    scalar_kind,
+    tensors_of,
+)
 
 CAPACITY = 4096
 """Signatures that a launcher remembers; the oldest are forgotten."""
@@ -63,12 +70,15 @@ class _Calls:
         self.signature = inspect.signature(plan)
         hints = typing.get_type_hints(plan)
         self.tensors = tensors_of(hints)
-        self.calls: dict[Any, Callable[..., Any]] = {}
+        self.guards = [unlike] * len(guarded(hints))
+        self.calls: dict[Any, tuple[Callable[..., Any], ...]] = {}
         self._lock = threading.Lock()
         names = {
             "calls": self.calls,
             "first": self.first,
             "again": AGAIN,
+            "guard": guard,
+            "unlike": unlike,
             "exact": exact,
             "driver": driver,
             "runtime": knobs.runtime,
@@ -121,7 +131,35 @@ class _Calls:
         with self._lock:
             while len(self.calls) >= CAPACITY:
                 del self.calls[next(iter(self.calls))]
-            self.calls[key] = call
+            self.calls[key] = *self.guards, call
+
+
+def guard(*tensors: Any) -> Callable[..., bool]:
+    """A function of as many tensors that is true only if all are like these.
+
+    Alike are tensors of the same type, dtype, device, shape and strides, in the same mode of torch.
+    Of tensors that are one object, or of None, nothing is known to be alike.
+    """
+    import torch
+
+    if not tensors or tensors[0] is None or len(set(map(id, tensors))) < len(tensors):
+        return unlike
+
+    try:
+        guards: Any = torch._C._dynamo.guards
+        made: Callable[..., bool] = guards.TensorGuards(
+            *tensors,
+            dynamic_dims_sizes=[[*tensor.shape] for tensor in tensors],
+            dynamic_dims_strides=[[*tensor.stride()] for tensor in tensors],
+        ).check
+    except Exception:
+        return unlike  # as in a torch without it
+    return made
+
+
+def unlike(*tensors: Any) -> bool:
+    """What a guard says that knows nothing."""
+    return not tensors
 
 
 def _other_device(tensors: Iterable[Any]) -> Any:

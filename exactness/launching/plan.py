@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 R = TypeVar("R")
@@ -80,8 +81,21 @@ class Launch(Generic[R]):
         return tuple(_slot(argument, found) for argument in self.arguments)
 
 
-class Slot(str):
-    """An expression for an address, over `<parameter>_at` and `out<i>_at`."""
+@dataclass(frozen=True)
+class Slot:
+    """Stands for an address that each call has anew.
+
+    Attributes:
+        name: `<parameter>_at` or `out<i>_at`.
+        distance: bytes from there.
+    """
+
+    name: str
+    distance: int = 0
+
+    def __str__(self) -> str:
+        """The expression for it."""
+        return f"{self.name} + {self.distance}" if self.distance else self.name
 
 
 def _passed(argument: Any) -> Any:
@@ -99,7 +113,7 @@ def _slot(value: Any, found: Mapping[int, Slot]) -> Any:
         whole = _slot(value.of, found)
         # An empty tensor has no address.
         offset = value.view.data_ptr() - value.of.data_ptr() if value.view.numel() else 0
-        return Slot(f"{whole} + {offset}") if offset else whole
+        return replace(whole, distance=whole.distance + offset)
     if not isinstance(value, torch.Tensor):
         return value
     if id(value) not in found:

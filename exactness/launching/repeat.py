@@ -1,14 +1,11 @@
-"""From a kernel that Triton has launched to a function that launches it once more.
-
-What Triton hands to its C launcher is found by watching it, so that nothing here depends on the
-order of those arguments, which differs among Triton's versions.
-"""
+"""From a kernel that Triton has launched to a function that launches it once more."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from exactness.launching import direct
 from exactness.launching.plan import Launch, Slot
 from exactness.launching.source import NAMES, Template, call_source, compiled
 
@@ -122,11 +119,13 @@ def _statement(
         device=device,
     )
     grid = (*launch.grid, 1, 1)[:3]
-    names["launch"], arguments = _innermost(
-        kernel.run,
-        (*grid, Slot("stream(device)"), kernel.function, kernel.packed_metadata),
-        values,
-    )
+    made = direct.launch(direct.driver_of(active), kernel, grid, values)
+    if made is not None:
+        names["launch"] = made.function
+        return f"launch({', '.join(('stream(device)', *made.names))})"
+    names["launch"] = kernel.run
+    leading = (*grid, Slot("stream(device)"), kernel.function, kernel.packed_metadata)
+    arguments = (*leading, None, None, None, *values)
     return f"launch({', '.join(map(template.text, arguments))})"
 
 
@@ -152,26 +151,3 @@ def _is_plain(value: Any) -> bool:
     if type(value) is tuple:
         return all(map(_is_plain, value))
     return value is None or isinstance(value, (Slot, bool, int, float))
-
-
-def _innermost(
-    run: Any, leading: tuple[Any, ...], values: list[Any]
-) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The function that launches in the end, and its arguments.
-
-    Triton's launcher for CUDA allocates scratch memory where a kernel needs it; else it only passes
-    its arguments on, rearranged.
-    """
-    arguments = (*leading, None, None, None, *values)
-    sizes = [getattr(run, f"{kind}_scratch_size", 1) for kind in ("global", "profile")]
-    if any(sizes) or not callable(getattr(run, "launch", None)):
-        return run, arguments
-    watched: list[tuple[Any, ...]] = []
-    try:
-        watcher = object.__new__(type(run))
-        watcher.__dict__.update(vars(run), launch=lambda *passed: watched.append(passed))
-        watcher(*arguments)
-    except Exception:
-        # It does more than pass on.
-        return run, arguments
-    return (run.launch, watched[0]) if len(watched) == 1 else (run, arguments)

@@ -1,14 +1,18 @@
 """A driver that Triton takes for a GPU's; its launches are written down instead of made."""
 
+import ctypes
 import itertools
 import zlib
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 import torch
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import GPUDriver
 from triton.runtime import driver
+
+from exactness.launching import direct
 
 
 @dataclass(frozen=True)
@@ -114,3 +118,81 @@ def gpu():
     driver.set_active(active)
     yield active
     driver.set_active(previous)
+
+
+class Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint) for name in ("x", "y", "z", "block_x", "block_y", "block_z")),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(ctypes.c_uint * 16)),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+PROGRAMMATIC_STREAM_SERIALIZATION = 6
+
+
+class Cuda:
+    """A libcuda whose launches are written down; statuses are returned one after the other."""
+
+    def __init__(self):
+        self.launched = []
+        self.layouts = {}
+        self.statuses = []
+        self.made_current = []
+        name, status = ctypes.POINTER(ctypes.c_char_p), ctypes.c_int
+        address, addresses = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
+        launch = ctypes.CFUNCTYPE(status, ctypes.POINTER(Config), address, addresses, address)
+        self.cuLaunchKernelEx = launch(self._launch)
+        self.cuCtxSetCurrent = ctypes.CFUNCTYPE(status, address)(self._set_current)
+        self.cuGetErrorName = ctypes.CFUNCTYPE(status, status, name)(self._error_name)
+
+    def _launch(self, config, function, params, extra):
+        config = config.contents
+        attributes = config.attributes.contents if config.attribute_count else [None] * 3
+        assert attributes[0] in (None, PROGRAMMATIC_STREAM_SERIALIZATION)
+        sizes = [size for _, size in self.layouts[function]]
+        self.launched.append(
+            SimpleNamespace(
+                grid=(config.x, config.y, config.z),
+                block=(config.block_x, config.block_y, config.block_z),
+                shared=config.shared,
+                stream=config.stream or 0,
+                early=attributes[2] == 1,
+                function=function,
+                params=[ctypes.string_at(params[i], size) for i, size in enumerate(sizes)],
+                offsets=[params[i] - params[0] for i in range(len(sizes))],
+            )
+        )
+        return self.statuses.pop(0) if self.statuses else 0
+
+    def _set_current(self, context):
+        self.made_current.append(context)
+        return 0
+
+    def _error_name(self, status, name):
+        name[0] = b"CUDA_ERROR_SOMETHING"
+        return 0
+
+    def cuCtxGetCurrent(self, context):
+        context._obj.value = 0x1234
+        return 0
+
+    def cuFuncGetParamInfo(self, function, index, offset, size):
+        layout = self.layouts.get(function.value, ())
+        if index.value >= len(layout):
+            return 1
+        offset._obj.value, size._obj.value = layout[index.value]
+        return 0
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """The CUDA driver behind any driver of Triton."""
+    library = Cuda()
+    made = direct.Driver(library, direct.module())
+    monkeypatch.setattr(direct, "driver_of", lambda active: made)
+    return library

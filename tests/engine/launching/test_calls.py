@@ -1,5 +1,6 @@
 """Launchers: what is planned anew, what is repeated, and that a repeated launch is Triton's."""
 
+import contextlib
 import enum
 import gc
 import threading
@@ -99,6 +100,38 @@ def test_a_repeated_launch_has_the_new_addresses(gpu, planned):
 
 
 BASE = torch.zeros(4096)
+WEIGHT = torch.nn.Parameter(torch.zeros(128), requires_grad=False)
+LIKE_THE_LAST = {
+    "one tensor": lambda: (BASE[:64], None),
+    "two": lambda: (torch.zeros(100), BASE[:200]),
+    "a parameter": lambda: (WEIGHT, BASE[:200]),
+}
+
+
+@pytest.mark.parametrize("arguments", LIKE_THE_LAST.values(), ids=list(LIKE_THE_LAST))
+@pytest.mark.parametrize("mode", [contextlib.nullcontext, torch.inference_mode, torch.no_grad])
+def test_a_call_like_the_last_one_looks_up_nothing(gpu, planned, arguments, mode):
+    _, scaled = planned
+    scaled(*arguments())
+    scaled(*arguments())
+    with mode():
+        scaled(*arguments())
+        known = scaled.__globals__["calls"]
+        scaled.__globals__["calls"] = None
+        scaled(*arguments())
+        scaled.__globals__["calls"] = known
+    assert len(planned[0]) == 1
+    assert len(gpu.launches) == 4
+
+
+def test_torch_without_guards(gpu, planned, monkeypatch):
+    monkeypatch.delattr(torch._C._dynamo.guards, "TensorGuards")
+    runs, scaled = planned
+    for n in (1, 2, 1, 2):
+        scaled(BASE[:n])
+    assert len(runs) == 2
+
+
 ROW = {"x": BASE[:64]}
 CHANGES = {
     "shape": (ROW, {"x": BASE[:65]}),
