@@ -43,6 +43,7 @@ from triton.runtime import driver
 
 from exactness import environment
 from exactness.bench.cases import Case, Cases
+from exactness.bench.measure import Subject
 from exactness.catalogue import Catalogue
 from exactness.launching import calls, direct
 from exactness.launching.repeat import repeated
@@ -167,7 +168,7 @@ def repeated_bits(case: Case, arguments: dict[str, Any]) -> dict[str, bool]:
 
 def measure(case: Case, place: str, repeat: int) -> dict[str, Any]:
     arguments = arguments_of(case, place)
-    call = functools.partial(case.entry.claim.kernel, **arguments)
+    call = Subject.kernel(case.entry.claim).call(arguments)
     planned = Planned(call, arguments)
     times = microseconds(
         {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,8 +57,9 @@ class Subject:
         return cls("kernel", claim, functools.partial(claim.kernel, **said))
 
     def call(self, arguments: Mapping[str, Any]) -> Call:
-        """One call, without the claim's bookkeeping."""
-        return functools.partial(self.run, **arguments)
+        """One call, without the claim's bookkeeping; by position, which costs the host less."""
+        bound = inspect.signature(self.run).bind(**arguments)
+        return functools.partial(self.run, *bound.args, **bound.kwargs)
 
     def outputs(self, result: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Named outputs of a call."""

@@ -14,7 +14,7 @@ from exactness.launching.repeat import AGAIN, repeated
 from exactness.launching.source import (
     compiled,
     exact,
-    guarded,
+    guards_of,
     launch_source,
     scalar_kind,
     tensors_of,
@@ -70,7 +70,7 @@ class _Calls:
         self.signature = inspect.signature(plan)
         hints = typing.get_type_hints(plan)
         self.tensors = tensors_of(hints)
-        self.guards = [unlike] * len(guarded(hints))
+        self.guards = [unlike] * len(guards_of(hints))
         self.calls: dict[Any, tuple[Callable[..., Any], ...]] = {}
         self._lock = threading.Lock()
         names = {

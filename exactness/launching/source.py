@@ -152,11 +152,14 @@ def launch_source(
     """
     tensors = tensors_of(hints)
     others = [name for name in signature.parameters if name not in tensors]
-    rest = [*_STATE, *(_key(name, hints.get(name, Any)) for name in others)]
+    integers = [name for name in others if are_integers(hints.get(name, Any))]
+    rest = [
+        *_STATE,
+        *(_key(each, hints.get(each, Any)) for each in others if each not in integers),
+    ]
     rest += [f"{name} is None" for name in tensors if is_optional(hints[name])]
     rest += _alignment(hints)
-    groups = guarded(hints)
-    guards = [f"alike_{i}" for i in range(len(groups))]
+    guards = guards_of(hints)
     first, *compared = compares or ("",)
     rest += [f"{first}_at == {other}_at" for other in compared]
     return _LAUNCH.format(
@@ -164,10 +167,13 @@ def launch_source(
         addresses=_lines([_address(name, hints[name]) for name in tensors], 12),
         rest=", ".join(rest),
         guards=", ".join(guards),
-        never=", ".join(["unlike"] * len(groups)),
-        alike=" and ".join(_alike(*each, hints) for each in zip(guards, groups, strict=True)),
-        renewed=", ".join(f"guard({', '.join(group)})" for group in groups),
-        keys=", ".join(_tensor_key(name, hints[name]) for name in tensors),
+        never=", ".join(["unlike"] * len(guards)),
+        alike=" and ".join(_alike(guard, names, hints) for guard, names in guards.items()),
+        renewed=", ".join(_renewed(names, hints) for names in guards.values()),
+        keys=", ".join(
+            [_tensor_key(name, hints[name]) for name in tensors]
+            + [_key(name, hints[name]) for name in integers]
+        ),
         at=", ".join(f"{name}_at" for name in tensors_of(hints)),
         arguments=_arguments(signature),
     )
@@ -179,17 +185,32 @@ def _address(name: str, hint: Any) -> str:
     return f"{name}_at = {absent}{name}.data_ptr()"
 
 
-def guarded(hints: Mapping[str, Any]) -> list[list[str]]:
-    """The tensors that one guard looks at: all that are always there, and each other one alone."""
+def guards_of(hints: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Guards by name, and the parameters that each looks at.
+
+    One looks at all tensors that are always there, one at each other tensor; the guard of a tuple
+    of integers is the tuple itself.
+    """
     tensors = tensors_of(hints)
     always = [name for name in tensors if not is_optional(hints[name])]
-    return [always, *([name] for name in tensors if name not in always)]
+    alone = [name for name in hints if name in tensors and name not in always]
+    alone += [name for name, hint in hints.items() if name != "return" and are_integers(hint)]
+    return {"alike": always, **{f"alike_{name}": [name] for name in alone}}
 
 
-def _alike(guard: str, group: list[str], hints: Mapping[str, Any]) -> str:
-    """The expression that says whether tensors are as in the last call."""
-    absent = f"{group[0]} is None or " if group and is_optional(hints[group[0]]) else ""
-    return f"({absent}{guard}({', '.join(group)}))"
+def _alike(guard: str, names: list[str], hints: Mapping[str, Any]) -> str:
+    """The expression that says whether arguments are as in the last call."""
+    if names and are_integers(hints[names[0]]):
+        return f"{names[0]} is {guard}"
+    absent = f"{names[0]} is None or " if names and is_optional(hints[names[0]]) else ""
+    return f"({absent}{guard}({', '.join(names)}))"
+
+
+def _renewed(names: list[str], hints: Mapping[str, Any]) -> str:
+    """The expression for a guard that holds for these arguments."""
+    if names and are_integers(hints[names[0]]):
+        return f"{names[0]} if type({names[0]}) is tuple else unlike"
+    return f"guard({', '.join(names)})"
 
 
 def _key(name: str, hint: Any) -> str:
@@ -198,9 +219,14 @@ def _key(name: str, hint: Any) -> str:
         return f"type({name}), {name}._name_"
     if scalar_kind(hint) is not None:
         return _scalar_key(name, hint)
-    if typing.get_args(hint) in ((int,), (int, Ellipsis)):
+    if are_integers(hint):
         return f"(type({name}), *{name}, *map(type, {name}))"
     return f"exact({name})"
+
+
+def are_integers(hint: Any) -> bool:
+    """Whether a parameter of this type is a sequence of integers."""
+    return typing.get_args(hint) in ((int,), (int, Ellipsis))
 
 
 def _tensor_key(name: str, hint: Any) -> str:

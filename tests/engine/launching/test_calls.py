@@ -101,10 +101,12 @@ def test_a_repeated_launch_has_the_new_addresses(gpu, planned):
 
 BASE = torch.zeros(4096)
 WEIGHT = torch.nn.Parameter(torch.zeros(128), requires_grad=False)
+SIZES = (3, 4)
 LIKE_THE_LAST = {
-    "one tensor": lambda: (BASE[:64], None),
-    "two": lambda: (torch.zeros(100), BASE[:200]),
-    "a parameter": lambda: (WEIGHT, BASE[:200]),
+    "one tensor": lambda: {"x": BASE[:64]},
+    "two": lambda: {"x": torch.zeros(100), "y": BASE[:200]},
+    "a parameter": lambda: {"x": WEIGHT, "y": BASE[:200]},
+    "integers": lambda: {"x": BASE[:64], "sizes": SIZES},
 }
 
 
@@ -112,16 +114,30 @@ LIKE_THE_LAST = {
 @pytest.mark.parametrize("mode", [contextlib.nullcontext, torch.inference_mode, torch.no_grad])
 def test_a_call_like_the_last_one_looks_up_nothing(gpu, planned, arguments, mode):
     _, scaled = planned
-    scaled(*arguments())
-    scaled(*arguments())
+    scaled(**arguments())
+    scaled(**arguments())
     with mode():
-        scaled(*arguments())
+        scaled(**arguments())
         known = scaled.__globals__["calls"]
         scaled.__globals__["calls"] = None
-        scaled(*arguments())
+        scaled(**arguments())
         scaled.__globals__["calls"] = known
     assert len(planned[0]) == 1
     assert len(gpu.launches) == 4
+
+
+def test_integers_are_looked_up_unless_they_are_the_same_tuple(gpu, planned):
+    runs, scaled = planned
+    sizes = [3, 4]
+    for value in (4, 5, 4):
+        sizes[1] = value
+        scaled(BASE[:64], sizes=sizes)
+        scaled(BASE[:64], sizes=sizes)
+    assert len(runs) == 2
+    for value in (True, 1):
+        scaled(BASE[:64], sizes=(3, value))
+        scaled(BASE[:64], sizes=(3, value))
+    assert len(runs) == 4
 
 
 def test_torch_without_guards(gpu, planned, monkeypatch):
