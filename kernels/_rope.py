@@ -6,6 +6,7 @@ import triton.language as tl
 
 from ._host import check_tensor
 from ._layout import VECTOR, check_own_elements
+from ._memory import check_apart
 
 BY_POSITION = "position"
 BY_TOKEN = "token"
@@ -127,8 +128,7 @@ def check_tokens(
     """The list that q takes its positions from, if it has one of its own."""
     if q.shape[2] != k.shape[2]:
         raise ValueError(f"k: head_dim {k.shape[2]} is not accepted; q has {q.shape[2]}")
-    if q.numel() and q.data_ptr() == k.data_ptr():
-        raise ValueError("k: the memory of q is not accepted; both are written in place")
+    check_apart("k", k, "q", q)
     _check_list("positions", positions, k.shape[0], "token of k")
     if query_positions is not None and last_index is not None:
         raise ValueError("last_index: not accepted beside query_positions; one of both is")

@@ -24,6 +24,7 @@ from exactness.launching import Launch, launcher
 from . import _reasons as reasons
 from ._layout import WARPS, check_float_tensor, check_own_elements, walk
 from ._math import sigmoid_approx
+from ._memory import check_apart, is_same_view
 from ._rows import place, pointers, starts
 from ._start import options, start
 
@@ -74,14 +75,14 @@ def _sigmoid_mul_kernel(
     tl.store(value_at, (gate * value).to(dtype), mask=mask)
 
 
-@launcher
+@launcher(compares=("gate", "value"))
 def attention_gate_sigmoid_mul(gate: torch.Tensor, value: torch.Tensor) -> Launch[None]:
     """Multiply `value` in place by sigmoid(gate), the sigmoid rounded before the product.
 
     Args:
         gate: bf16, f16 or f32 […, 1] for one gate a row of `value`, or of its shape.
         value: […, n] of the same dtype and device; both with strides that merge to three
-            dimensions. Overwritten.
+            dimensions. Overwritten, so `gate` is the same view or shares no element with it.
 
     Raises:
         TypeError: wrong dtype.
@@ -90,14 +91,14 @@ def attention_gate_sigmoid_mul(gate: torch.Tensor, value: torch.Tensor) -> Launc
     return _planned(gate, value, TWICE.value)
 
 
-@launcher
+@launcher(compares=("gate", "value"))
 def attention_gate_sigmoid_mul_once(gate: torch.Tensor, value: torch.Tensor) -> Launch[None]:
     """The same with one rounding: the product is taken in f32.
 
     Args:
         gate: bf16, f16 or f32 […, 1] for one gate a row of `value`, or of its shape.
         value: […, n] of the same dtype and device; both with strides that merge to three
-            dimensions. Overwritten.
+            dimensions. Overwritten, so `gate` is the same view or shares no element with it.
 
     Raises:
         TypeError: wrong dtype.
@@ -119,6 +120,8 @@ def _planned(gate: torch.Tensor, value: torch.Tensor, roundings: int) -> Launch[
     if value.numel() == 0:
         return Launch(None)
     check_own_elements("value", value)
+    if not is_same_view(gate, value):
+        check_apart("gate", gate, "value", value)
     way = walk(gate=gate.expand(value.shape), value=value)
     return Launch(
         None,

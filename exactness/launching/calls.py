@@ -6,7 +6,7 @@ import functools
 import inspect
 import threading
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
 
 from exactness.launching.plan import Launch
@@ -44,8 +44,8 @@ def launcher(plan: Any = None, *, compares: tuple[str, ...] = ()) -> Any:
         plan: a function that returns a `Launch`. Its annotations say which parameters are tensors:
             `torch.Tensor`, or that `| None`. It may look at all that the signature holds; not at
             elements, nor at other state, nor at addresses beyond their alignment to 16 bytes.
-        compares: tensors of which the plan also asks whether the first starts at the address of one
-            of the others.
+        compares: tensors of which the plan also asks whether the first shares memory with the
+            others.
 
     Returns:
         A function with the plan's parameters that returns what `Launch.returns` says.
@@ -70,6 +70,7 @@ class _Calls:
         self.signature = inspect.signature(plan)
         hints = typing.get_type_hints(plan)
         self.tensors = tensors_of(hints)
+        self.compares = compares
         self.guards = [unlike] * len(guards_of(hints))
         self.calls: dict[Any, tuple[Callable[..., Any], ...]] = {}
         self._lock = threading.Lock()
@@ -86,7 +87,7 @@ class _Calls:
             **{f"default_{name}": p.default for name, p in self.signature.parameters.items()},
             **{f"kind_{name}": scalar_kind(hint) for name, hint in hints.items()},
         }
-        launch = compiled(launch_source(self.signature, hints, compares), "launch")(names)
+        launch = compiled(launch_source(self.signature, hints), "launch")(names)
         self.launch = functools.update_wrapper(launch, plan)
 
     def first(self, key: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -109,7 +110,8 @@ class _Calls:
         # A signature holds the index of a device, not its kind.
         places = {each.device for each in (*tensors.values(), *launch.outputs)}
         if key is not None and tensors and len(places) == 1:
-            call = repeated(launch, kernel, slots, self.tensors)
+            moved = _moved([(name, tensors[name]) for name in self.compares])
+            call = repeated(launch, kernel, slots, self.tensors, moved)
             if call is not None:
                 self._remember(key, call)
         return launch.returns
@@ -132,6 +134,29 @@ class _Calls:
             while len(self.calls) >= CAPACITY:
                 del self.calls[next(iter(self.calls))]
             self.calls[key] = *self.guards, call
+
+
+def _moved(tensors: Sequence[tuple[str, Any]]) -> list[str]:
+    """Expressions: the first reaches into another one, from which it has not the planned distance.
+
+    Where both reach into each other, as interleaved views do, the distance decides whether they
+    share an element.
+    """
+    found = []
+    for other, y in tensors[1:]:
+        first, x = tensors[0]
+        between = f"{other}_at - {first}_at"
+        planned = y.data_ptr() - x.data_ptr()
+        found.append(f"{between} != {planned} and {-_reach(y)} < {between} < {_reach(x)}")
+    return found
+
+
+def _reach(tensor: Any) -> int:
+    """Bytes from the first element of a tensor to the end of its last."""
+    if not tensor.numel():
+        return 0
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return (1 + sum((size - 1) * stride for size, stride in steps)) * tensor.element_size()
 
 
 def guard(*tensors: Any) -> Callable[..., bool]:

@@ -14,7 +14,11 @@ AGAIN = object()
 
 
 def repeated(
-    launch: Launch[Any], kernel: Any, slots: Sequence[Any], tensors: Iterable[str]
+    launch: Launch[Any],
+    kernel: Any,
+    slots: Sequence[Any],
+    tensors: Iterable[str],
+    moved: Iterable[str] = (),
 ) -> Callable[..., Any] | None:
     """A function of addresses that allocates, launches and returns as the plan says.
 
@@ -23,6 +27,7 @@ def repeated(
         kernel: what Triton compiled for it.
         slots: the kernel's positional arguments, with slots in place of tensors.
         tensors: names of the parameters whose addresses the function takes.
+        moved: expressions over these that are true when the plan must look at them again.
 
     Returns:
         The function, or None where Triton must launch or nothing is launched.
@@ -43,6 +48,7 @@ def repeated(
         returns=_returns(launch.returns, {id(out): f"out{i}" for i, out in enumerate(outputs)}),
         outputs=len(outputs),
         devices=torch.cuda.device_count(),
+        moved=moved,
     )
     call = compiled(source, "make")({})(names.values(), template.constants)
     call.kernel = kernel  # Triton unloads a kernel that nobody holds.

@@ -44,6 +44,8 @@ def launch({parameters}):
         result = call({at})
         if result is not again:
             return result
+        last = None, {never}, None
+        key = (rest, {keys})
     return first(key, {arguments})
 """
 
@@ -92,6 +94,7 @@ def call_source(
     outputs: int,
     launch: str,
     devices: int,
+    moved: Iterable[str],
     returns: str,
 ) -> str:
     """The text of a function that makes the call of one signature.
@@ -102,12 +105,13 @@ def call_source(
         outputs: how many tensors to allocate.
         launch: the statement that launches, over `<tensor>_at` and `out<i>_at`.
         devices: GPUs of this machine; of several, the planned one must be current.
+        moved: expressions that are true when addresses are not as far apart as planned.
         returns: the expression to return, over `out<i>`.
     """
     return _CALL.format(
         unpacked=_lines(_unpacked(len(template.constants)), 4),
         at=", ".join(f"{name}_at" for name in tensors),
-        guard="hooks or current() != device" if devices > 1 else "hooks",
+        guard=" or ".join(["hooks", *(["current() != device"] if devices > 1 else []), *moved]),
         outputs=_lines(_allocations(outputs), 8),
         launch=launch,
         returns=returns,
@@ -137,9 +141,7 @@ def _allocations(outputs: int) -> list[str]:
     ]
 
 
-def launch_source(
-    signature: inspect.Signature, hints: Mapping[str, Any], compares: tuple[str, ...]
-) -> str:
+def launch_source(signature: inspect.Signature, hints: Mapping[str, Any]) -> str:
     """The text of a launcher: find the call of the arguments' signature, else ask `first`.
 
     Whether tensors are as in the last call, one function of torch says in a fraction of the time
@@ -148,7 +150,6 @@ def launch_source(
     Args:
         signature: parameters; defaults are called `default_<name>`.
         hints: their types, which say what a signature looks at.
-        compares: tensors of which the signature says whether the first starts where the others do.
     """
     tensors = tensors_of(hints)
     others = [name for name in signature.parameters if name not in tensors]
@@ -160,8 +161,6 @@ def launch_source(
     rest += [f"{name} is None" for name in tensors if is_optional(hints[name])]
     rest += _alignment(hints)
     guards = guards_of(hints)
-    first, *compared = compares or ("",)
-    rest += [f"{first}_at == {other}_at" for other in compared]
     return _LAUNCH.format(
         parameters=_parameters(signature),
         addresses=_lines([_address(name, hints[name]) for name in tensors], 12),

@@ -74,3 +74,17 @@ def test_bad_input_is_named(kernel, name, change, error, message):
     good = {"gate": torch.ones(2, 1), "value": torch.ones(2, 3)}
     with pytest.raises(error, match=message):
         kernel(name)(**(good | change))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gate_and_value_are_one_or_share_no_memory(equals_reference, kernel, name):
+    x = torch.randn(2, 3, 40).bfloat16()
+    shifted = x.flatten()[1:].as_strided((2, 3, 39), (120, 40, 1), 1)
+    for gate in (x[..., :1], shifted):
+        with pytest.raises(ValueError, match="gate: memory of value, which is written in place"):
+            kernel(name)(gate=gate, value=x if gate.shape[2] == 1 else x[..., :39])
+    equals_reference(name, gate=x[..., ::2], value=x[..., 1::2])
+    expected = x.clone()
+    kernel(name)(gate=x.clone(), value=expected)
+    kernel(name)(gate=x, value=x)
+    assert torch.equal(x.view(torch.int16), expected.view(torch.int16))

@@ -121,7 +121,15 @@ def test_bad_input_is_named(kernel, change, error, message):
         kernel(NAME)(**(arguments() | change))
 
 
-def test_q_and_k_in_the_same_memory_are_refused(kernel):
-    x = torch.ones(5, 1, 256).bfloat16()
-    with pytest.raises(ValueError, match="k: the memory of q is not accepted"):
-        kernel(NAME)(**arguments() | {"q": x, "k": x})
+def test_memory_that_q_and_k_share_is_refused(kernel):
+    buffer = torch.ones(5 * 2 * 256).bfloat16()
+    x = buffer[: 5 * 1 * 256].view(5, 1, 256)
+    for start in (0, 256, 5 * 1 * 256 - 1):
+        k = buffer[start:].as_strided((5, 1, 256), (256, 256, 1), start)
+        with pytest.raises(ValueError, match="k: memory of q, which is written in place"):
+            kernel(NAME)(**arguments() | {"q": x, "k": k})
+
+
+def test_heads_of_one_tensor_share_no_memory(equals_reference):
+    heads = torch.randn(5, 2, 256).bfloat16()
+    equals_reference(NAME, **arguments() | {"q": heads[:, :1], "k": heads[:, 1:]})

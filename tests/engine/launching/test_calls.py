@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from exactness import virtual
+from exactness.aliasing import same_memory
 from exactness.launching import Launch, Part, calls, launcher
 from exactness.machines import poisoned_memory
 
@@ -313,19 +314,47 @@ def test_launches_within_inference_mode_and_outside(gpu, planned):
     assert len(runs) == 1
 
 
-def test_addresses_that_a_plan_compares_are_in_the_signature(gpu):
+def _apart():
+    runs = []
+
     @launcher(compares=("x", "y"))
     def apart(x: torch.Tensor, y: torch.Tensor) -> Launch[None]:
-        if x.data_ptr() == y.data_ptr():
+        runs.append(y.data_ptr() - x.data_ptr())
+        if same_memory(x, y):
             raise ValueError("y: the memory of x is not accepted")
         return Launch(None, _kernel, (1,), x, y, x, 64, 1, 1.0, (0, 0), BLOCK=64)
 
+    return runs, apart
+
+
+def test_memory_that_a_plan_compares_is_looked_at_again(gpu):
+    runs, apart = _apart()
     x, y = BASE[:64], BASE[64:128]
     for _ in range(2):
         apart(x, y)
-        for same in (x, BASE[:64]):
+        apart(y, x)
+        apart(x, BASE[200:264])
+        for shared in (x, BASE[:64], BASE[4:68], BASE[60:124]):
             with pytest.raises(ValueError, match="the memory of x"):
-                apart(x, same)
+                apart(x, shared)
+    assert len(gpu.launches) == 6
+    assert sum(distance in (256, -256, 800) for distance in runs) == 1
+
+
+def test_interleaved_views_are_planned_once(gpu):
+    runs, apart = _apart()
+    rows = torch.zeros(3, 8, 64)
+    x, y = rows[0, :, :32], rows[0, :, 32:]
+    apart(rows[1, :, :32], rows[2, :, :32])
+    for _ in range(3):
+        apart(x, y)
+        apart(rows[1, :, :32], rows[1, :, 32:])
+        apart(rows[1, :, :32], rows[2, :, :32])
+    assert len(runs) == 2
+    with pytest.raises(ValueError, match="the memory of x"):
+        apart(x, rows[0, :, 28:60])
+    with pytest.raises(ValueError, match="the memory of x"):
+        apart(x, rows.flatten()[64:].view(-1, 64)[:8, :32])
 
 
 def test_what_a_launcher_returns(gpu):
