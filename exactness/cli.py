@@ -1,13 +1,14 @@
-"""The command line: verify, mutants, bench, diff, reveal, record, list, env.
+"""The command line: verify, mutants, bench, diff, reveal, record, ppl, list, env.
 
-Exit status: 0 equal, 1 different, 2 usage or unreadable.
+Exit status: 0 equal, 1 different, 2 usage or unreadable, 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,15 +22,50 @@ R = TypeVar("R")
 _PATH = click.Path(path_type=Path)
 
 
+class _OneLine(click.ClickException):
+    """A usage error: one line on stderr."""
+
+    exit_code = 2
+
+    def show(self, file: Any = None) -> None:
+        """Print it."""
+        line = " ".join(map(str.strip, self.message.splitlines()))
+        click.echo(f"exactness: {line}", file=file, err=True)
+
+
+class _Stopped(_OneLine):
+    """Ctrl-C."""
+
+    exit_code = 130
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """Usage errors of the engine and of click alike; a call without arguments shows the help."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise _Stopped("stopped") from None
+    except UsageError as error:
+        raise _OneLine(str(error)) from None
+    except click.UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # from click 8.2 on
+            raise
+        message = error.format_message().rstrip(".")
+        command = error.ctx.command_path if error.ctx else "exactness"
+        raise _OneLine(f"{message}; {command} --help shows what is accepted") from None
+
+
 class _Group(click.Group):
-    """Turns a usage error of the engine into one line and exit status 2."""
+    """Commands whose usage errors are one line each, with exit status 2."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _one_line():
+            return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _one_line():
             return super().invoke(ctx)
-        except UsageError as error:
-            click.echo(f"exactness: {error}", err=True)
-            ctx.exit(2)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -150,9 +186,10 @@ def bench(project: Path, list_cases: bool, **given: Any) -> None:
     """Time the kernels of the catalogue on this GPU, their bits checked in the same run."""
     from exactness.commands import bench as command
 
+    options = command.Options.of(given)
     if list_cases:
-        sys.exit(command.list_cases(project))
-    sys.exit(command.run(command.Options.of(given), project))
+        sys.exit(command.list_cases(options.selection.names, project))
+    sys.exit(command.run(options, project))
 
 
 @main.command()
@@ -169,8 +206,9 @@ def diff(
     from exactness.compare import Verdict
     from exactness.diff import diff_files
     from exactness.jsonable import jsonable
-    from exactness.writing import write_atomically
+    from exactness.writing import check_writable, write_atomically
 
+    check_writable(report)
     found = diff_files(actual, expected, zero_signs=not ignore_zero_sign, nan_payloads=nan_payloads)
     click.echo(messages.file_report(found))
     if report is not None:

@@ -14,8 +14,9 @@ from exactness.errors import UsageError
 from exactness.project import Project
 from exactness.pytest_plugin import KEY
 from exactness.report import terminal
-from exactness.report.schema import Report, outcome_record
+from exactness.report.schema import Report, outcome_record, report_file
 from exactness.session import EXAMPLES, Session, number_of_mutants
+from exactness.writing import check_writable
 
 
 def open_session(config: pytest.Config, project: Project) -> Session:
@@ -27,6 +28,7 @@ def open_session(config: pytest.Config, project: Project) -> Session:
     examples = config.getoption("exactness_examples")
     mutants = config.getoption("exactness_mutants")
     try:
+        check_writable(report_file(config.getoption("exactness_report")))
         return Session.open(
             project,
             device=config.getoption("exactness_device"),

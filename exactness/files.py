@@ -9,6 +9,7 @@ Source: the ZIP application note (APPNOTE.TXT 4.3) for where a stored member's b
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -171,7 +172,9 @@ def _load_pt(path: Path) -> Any:
     try:
         # Files older than torch 1.6 are no ZIP archives and cannot be mapped.
         mapped = zipfile.is_zipfile(path)
-        return torch.load(path, map_location="cpu", mmap=mapped, weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about what is refused anyway
+            return torch.load(path, map_location="cpu", mmap=mapped, weights_only=True)
     except Exception as error:
         if "Weights only load failed" in str(error):
             raise Refused(

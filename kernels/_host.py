@@ -37,11 +37,18 @@ def check_tensor(name: str, x: object, dtype: torch.dtype, rank: int) -> None:
         raise ValueError(f"{name}: shape {tuple(x.shape)} is not accepted; rank {rank} is")
 
 
-def check_number(name: str, value: object) -> None:
-    """Refuse a scalar argument that is no number.
+def check_number(name: str, value: object) -> float:
+    """A scalar argument as f64, infinities and NaN included.
 
     Raises:
         TypeError: not an int or float.
+        ValueError: an int beyond f64.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name}: got {type(value).__name__}; a float is accepted")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(
+            f"{name}: an int of {value.bit_length()} bits is not accepted; what an f64 holds is"
+        ) from None

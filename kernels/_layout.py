@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import torch
 import triton.language as tl
 
+from ._host import check_number
+
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
 MAX_DIMS = 3
@@ -67,13 +69,12 @@ def check_positive(name: str, value: object) -> float:
 
     Raises:
         TypeError: not an int or float.
-        ValueError: not above zero.
+        ValueError: not above zero, or an int beyond f64.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name}: got {type(value).__name__}; a float is accepted")
-    if not value > 0:
+    number = check_number(name, value)
+    if not number > 0:
         raise ValueError(f"{name}: {value!r} is not accepted; a number above 0 is")
-    return float(value)
+    return number
 
 
 def check_own_elements(name: str, x: torch.Tensor) -> None:

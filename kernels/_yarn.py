@@ -12,8 +12,13 @@ import math
 
 import torch
 
+from ._host import check_number
+
 POSITIONS = 262_144
 """Positions of WeLMv4's table: 8 times the original 32,768."""
+
+_SMALLEST, _LARGEST = 1e-9, 1e9
+"""Numbers in between leave every frequency finite in f32."""
 
 _SAMPLED = 4096
 _SAMPLE_SHA256 = "08ee797f5089f579453b3a8765d751bb48e457a9d22ab46be74f30cc1877124c"
@@ -35,28 +40,48 @@ def yarn_cos_sin(
     Args:
         positions: number of rows, from 0 up.
         rope_dim: rotated dimensions, even.
-        theta: base of the frequencies.
-        scaling: factor by which positions are stretched.
-        original_positions: positions the model was trained on.
-        beta_fast: rotations over the original positions above which a frequency is kept.
-        beta_slow: rotations below which it is divided by `scaling`.
+        theta: base of the frequencies, above 1.
+        scaling: factor by which positions are stretched, above 1e-9.
+        original_positions: positions the model was trained on, from 1 up.
+        beta_fast: rotations over the original positions above which a frequency is kept, above
+            1e-9.
+        beta_slow: rotations below which it is divided by `scaling`, above 1e-9.
 
     Returns:
         f32 [positions, rope_dim], contiguous, on the CPU.
 
     Raises:
-        ValueError: positions or rope_dim out of range.
+        TypeError: an argument of the wrong type.
+        ValueError: an argument out of range.
         RuntimeError: torch's cosine or sine have other bits on this CPU than in the recordings.
     """
-    if positions < 0 or rope_dim < 2 or rope_dim % 2:
-        raise ValueError(
-            f"positions={positions}, rope_dim={rope_dim}: positions from 0 up and an even "
-            "rope_dim from 2 up are accepted"
-        )
+    _check_count("positions", positions, 0)
+    _check_count("rope_dim", rope_dim, 2)
+    if rope_dim % 2:
+        raise ValueError(f"rope_dim: {rope_dim} is not accepted; an even number is")
+    _check_count("original_positions", original_positions, 1)
+    _check_real("theta", theta, 1)
+    _check_real("scaling", scaling, _SMALLEST)
+    _check_real("beta_fast", beta_fast, _SMALLEST)
+    _check_real("beta_slow", beta_slow, _SMALLEST)
     _check_this_cpu()
     bounds = (beta_fast, beta_slow, original_positions)
     frequencies = _frequencies(rope_dim, theta, scaling, bounds)
     return _table(torch.arange(positions, dtype=torch.float32), frequencies)
+
+
+def _check_count(name: str, value: object, low: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}: got {type(value).__name__}; an int is accepted")
+    if not low <= value <= _LARGEST:
+        raise ValueError(f"{name}: {value} is not accepted; {low} to {_LARGEST:g} is")
+
+
+def _check_real(name: str, value: object, low: float) -> None:
+    if not low < check_number(name, value) <= _LARGEST:
+        raise ValueError(
+            f"{name}: {value!r} is not accepted; a number above {low:g} up to {_LARGEST:g} is"
+        )
 
 
 def _frequencies(

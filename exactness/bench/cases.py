@@ -146,21 +146,30 @@ class Cases:
         ordered = tuple(dict.fromkeys((*planned, *found)))
         return cls(found, missing, ordered, tuple(catalogue.broken.values()))
 
+    def named(self, wanted: Sequence[str]) -> tuple[str, ...]:
+        """The names that were asked for, all if none is given.
+
+        Raises:
+            UsageError: a name is unknown.
+        """
+        unknown = [name for name in wanted if name not in self.names]
+        if unknown:
+            known = "; ".join((", ".join(self.names), *self.broken))
+            raise UsageError(f"--cases: {unknown[0]!r} is unknown; known are {known}")
+        return tuple(wanted) or self.names
+
     def select(self, wanted: Selection) -> list[Case | Unsupported]:
         """The cases that were asked for, all if no name is given.
 
         Raises:
             UsageError: a name is unknown; all are asked for and a kernel file is broken.
         """
-        unknown = [name for name in wanted.names if name not in self.names]
-        if unknown:
-            known = "; ".join((", ".join(self.names), *self.broken))
-            raise UsageError(f"--cases: {unknown[0]!r} is unknown; known are {known}")
+        chosen = self.named(wanted.names)
         if self.broken and not wanted.names:
             raise UsageError(self.broken[0])
-        return [each for name in wanted.names or self.names for each in self._named(name, wanted)]
+        return [each for name in chosen for each in self._cases(name, wanted)]
 
-    def _named(self, name: str, wanted: Selection) -> Iterator[Case | Unsupported]:
+    def _cases(self, name: str, wanted: Selection) -> Iterator[Case | Unsupported]:
         if name in self.planned:
             yield Unsupported(name, self.planned[name])
             return
@@ -185,9 +194,18 @@ def _planned(catalogue: Catalogue) -> Mapping[str, str]:
     return listed()
 
 
-def names(text: str | None) -> tuple[str, ...]:
-    """What a list of names such as "qnorm,sinkhorn" means; nothing if it is not given."""
-    return tuple(part.strip() for part in text.split(",") if part.strip()) if text else ()
+def names(text: str | None, option: str) -> tuple[str, ...]:
+    """What a list of names such as "qnorm,sinkhorn" means; nothing if it is not given.
+
+    Raises:
+        UsageError: a name is empty.
+    """
+    if text is None:
+        return ()
+    parts = tuple(part.strip() for part in text.split(","))
+    if not all(parts):
+        raise UsageError(f"{option}: {text!r} is not accepted; names, as qnorm,sinkhorn, are")
+    return parts
 
 
 def numbers(text: str | None, option: str) -> tuple[int, ...]:

@@ -157,7 +157,7 @@ class BenchReport:
         device: name of the GPU.
         peaks: the two ceilings.
         empty_us: an empty launch in a graph.
-        options: warm-up, repeats, seed.
+        options: those of the command line, by name.
         rows: one a case and shape.
     """
 
@@ -191,7 +191,11 @@ class BenchReport:
         }
 
     def write(self, path: Path) -> None:
-        """Write the JSON to `path`, whole or not at all."""
+        """Write the JSON to `path`, whole or not at all.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
         text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
         write_atomically(path, text.encode())
 
@@ -204,7 +208,9 @@ def read(path: Path) -> dict[str, Any]:
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: cannot be read as JSON: {error}") from None
     if not isinstance(data, dict) or data.get("kind") != KIND:
         raise UsageError(f"{path}: no report of exactness bench")

@@ -135,10 +135,10 @@ def changes(found: Sequence[Change]) -> Table:
     return table
 
 
-def cases(found: Cases) -> Table:
-    """What can be asked for."""
+def cases(found: Cases, names: Sequence[str]) -> Table:
+    """What can be asked for by these names."""
     table = _plain("case", "claim", "shape", "note", left=4)
-    for name in found.names:
+    for name in names:
         if name in found.planned:
             table.add_row(name, _NONE, _NONE, f"unsupported: {found.planned[name]}")
             continue

@@ -23,7 +23,8 @@ from exactness.bench.schema import BenchReport, Row
 from exactness.catalogue import Catalogue
 from exactness.errors import UsageError
 from exactness.project import Project
-from exactness.report.terminal import wide_console
+from exactness.report.terminal import print_whole, wide_console
+from exactness.writing import check_writable
 
 
 @dataclass(frozen=True)
@@ -67,26 +68,48 @@ class Options:
             UsageError: an option is out of its range.
         """
         selection = Selection(
-            names=names(given["cases"]),
+            names=names(given["cases"], "--cases"),
             tokens=numbers(given["tokens"], "--tokens"),
             sequences=numbers(given["attention_seq_lens"], "--attention-seq-lens"),
             attention=given["attention_impl"],
             large=given["include_oe"],
         )
         effort = Effort(given["warmup"], given["repeat"])
-        request = Request(effort, given["seed"], names(given["against"]), given["launches"])
+        against = names(given["against"], "--against")
+        request = Request(effort, given["seed"], against, given["launches"])
         kept = ("peak_bandwidth_gbs", "peak_bf16_tflops", "report", "compare", "strict")
         return cls(selection, request, **{name: given[name] for name in kept})
 
+    def recorded(self) -> dict[str, object]:
+        """The options of the command line, by name, as the report holds them."""
+        selection, request = self.selection, self.request
+        return {
+            "cases": list(selection.names),
+            "tokens": list(selection.tokens),
+            "attention_seq_lens": list(selection.sequences),
+            "attention_impl": selection.attention,
+            "include_oe": selection.large,
+            "warmup": request.effort.warmup,
+            "repeat": request.effort.repeat,
+            "seed": request.seed,
+            "peak_bandwidth_gbs": self.peak_bandwidth_gbs,
+            "peak_bf16_tflops": self.peak_bf16_tflops,
+            "against": list(request.against),
+            "launches": request.launches,
+            "report": self.report and str(self.report),
+            "compare": self.compare and str(self.compare),
+            "strict": self.strict,
+        }
 
-def list_cases(project: Path) -> int:
-    """Print the cases; needs no GPU.
+
+def list_cases(wanted: Sequence[str], project: Path) -> int:
+    """Print these cases, all if none is named; needs no GPU.
 
     Raises:
-        UsageError: there is no project, or its files cannot be read.
+        UsageError: a name is unknown; there is no project, or its files cannot be read.
     """
     found = Cases.of(Catalogue(Project.find(project)))
-    wide_console().print(tables.cases(found))
+    print_whole(tables.cases(found, found.named(wanted)), wide_console())
     for message in found.broken:
         Console(stderr=True, soft_wrap=True).print(f"warning: {message}", markup=False)
     return 0
@@ -101,8 +124,10 @@ def run(options: Options, project: Path, device: Device | None = None) -> int:
         device: the machine; this one's GPU if None.
 
     Raises:
-        UsageError: no GPU, an unknown name, or an earlier report that does not compare.
+        UsageError: no GPU, an unknown name, an earlier report that does not compare, or a report
+            that cannot be written.
     """
+    check_writable(options.report)
     found = Project.find(project)
     catalogue = Catalogue(found)
     cases = Cases.of(catalogue)
@@ -119,24 +144,14 @@ def run(options: Options, project: Path, device: Device | None = None) -> int:
         device=device.name,
         peaks=ceilings,
         empty_us=runner.floors.empty.median,
-        options=_recorded(options.request),
+        options=options.recorded(),
         rows=rows,
     )
-    if options.report is not None:
-        report.write(options.report)
     _print(report, earlier, console, errors)
     if options.report is not None:
+        report.write(options.report)
         console.print(f"report: {options.report}", highlight=False, soft_wrap=True)
     return report.exit_status(strict=options.strict)
-
-
-def _recorded(request: Request) -> dict[str, object]:
-    return {
-        "warmup": request.effort.warmup,
-        "repeat": request.effort.repeat,
-        "seed": request.seed,
-        "against": list(request.against),
-    }
 
 
 def _rows(
@@ -159,11 +174,11 @@ def _print(report: BenchReport, earlier: Earlier | None, console: Console, error
         console.print(line, highlight=False, markup=False)
     for table in (tables.times(report), tables.against(report), tables.launches(report)):
         if table.row_count:
-            console.print(table)
+            print_whole(table, console)
     warnings = list(tables.warnings(report))
     if earlier is not None:
         console.print(f"new time over that of {earlier.path}", highlight=False, soft_wrap=True)
-        console.print(tables.changes(earlier.changes(report.to_dict())))
+        print_whole(tables.changes(earlier.changes(report.to_dict())), console)
         warnings += earlier.warnings(report.environment)
     for line in tables.remarks(report):
         console.print(line, highlight=False, markup=False, soft_wrap=True)

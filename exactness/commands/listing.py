@@ -11,7 +11,7 @@ from rich.table import Table
 from exactness.catalogue import Catalogue, Entry
 from exactness.golden import GoldenStore
 from exactness.project import Project
-from exactness.report.terminal import wide_console
+from exactness.report.terminal import print_whole, wide_console
 
 
 def run(project: Path, as_json: bool) -> int:
@@ -40,7 +40,7 @@ def run(project: Path, as_json: bool) -> int:
             ", ".join(row["variants"]) or "—",
             row["baseline"] or "—",
         )
-    console.print(table)
+    print_whole(table, console)
     return 0
 
 

@@ -14,9 +14,10 @@ from exactness.claim import GPU
 from exactness.commands.verify import run_checks
 from exactness.inputs import Example
 from exactness.project import Project
-from exactness.report.schema import outcome_record
+from exactness.report.schema import outcome_record, report_file
 from exactness.report.terminal import kill_matrix, print_report, wide_console
 from exactness.session import EXAMPLES, Session, number_of_mutants
+from exactness.writing import check_writable
 
 
 def run(
@@ -31,8 +32,9 @@ def run(
     """Judge mutants of references and of kernels, and print what became of each; the exit status.
 
     Raises:
-        UsageError: unknown claim, or an option out of range.
+        UsageError: unknown claim, an option out of range, or a file that cannot be written.
     """
+    check_writable(report_file(report_folder))
     session = Session.open(
         Project.find(project),
         device="cpu",
@@ -41,6 +43,8 @@ def run(
         seed=seed,
     )
     entries = session.context.catalogue.select(claims)
+    if keep_witnesses:
+        check_writable(*(witnesses.path_of(session.project, each.claim.name) for each in entries))
     console = wide_console()
     checks = [check for entry in entries for check in _checks(entry)]
     outcomes = list(run_checks(session, checks, console))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -29,10 +30,18 @@ from exactness.quality.patches import Patch
 from exactness.quality.result import Result
 from exactness.quality.run import MOST, Request, Run
 from exactness.quality.store import Store
-from exactness.writing import write_atomically
+from exactness.writing import check_writable, write_atomically
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
+
+REPORT = "report.json"
+PICTURES = ("token-differences.svg", "kl-divergence.svg", "norm-errors.svg")
+FILES = (*PICTURES, "report.txt", REPORT)
+"""What a run leaves, in the order in which it is written."""
+
+PREVIOUS = "previous-"
+"""Goes before the names of what an earlier run left."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +67,34 @@ def run(options: Options, project: Path, folder: Path) -> int:
         folder: gets the report, and the chunks while the run lasts.
 
     Raises:
-        UsageError: the model, the text, a patch or a size cannot be used.
+        UsageError: the model, the text, a patch or a size cannot be used, or a file not written.
     """
-    catalogue = Catalogue(Project.find(project))
+    check_writable(*(folder / f"{prefix}{name}" for prefix in ("", PREVIOUS) for name in FILES))
+    console = Console(stderr=True)
+    try:
+        prepared = _prepared(options, project)
+        identity = prepared.identity
+        store = Store.resume(folder, identity) if options.resume else _begun(folder, identity)
+    except KeyboardInterrupt:
+        console.print("stopped: nothing was scored")
+        return INTERRUPTED
+    if store.discarded:
+        console.print(store.discarded)
+    try:
+        return _finished(prepared, store, console)
+    except KeyboardInterrupt:
+        left = len(prepared.missing(store))
+        done = prepared.windows.chunks - left
+        console.print(f"stopped: chunks kept: {done}, left: {left}; --resume goes on")
+        return INTERRUPTED
+
+
+def _prepared(options: Options, project: Path) -> Run:
+    """Everything that a run needs, loaded and checked."""
+    try:
+        catalogue = Catalogue(Project.find(project))
+    except UsageError as error:
+        raise UsageError(f"{error}; or name a checkout of exactness by --project") from None
     patches = tuple(Patch.parse(text) for text in options.patches)
     machine = machines.choose(options.device)
     model = opened(options.model, machine.device)
@@ -71,24 +105,29 @@ def run(options: Options, project: Path, folder: Path) -> int:
         options.max_tokens,
         patches,
     )
-    prepared = Run(request, model, catalogue, machine)
-    start = Store.resume if options.resume else Store.begin
-    store = start(folder, prepared.identity)
-    console = Console(stderr=True)
-    try:
-        started = time.perf_counter()
-        with _progress(console, prepared, store) as step:
-            prepared.chunks(store, step)
-        result = prepared.result(store, time.perf_counter() - started)
-    except KeyboardInterrupt:
-        left = len(prepared.missing(store))
-        done = prepared.windows.chunks - left
-        console.print(f"stopped: {done} chunks are kept, {left} are left; --resume goes on")
-        return INTERRUPTED
-    _write(result, folder)
-    store.clear()
+    return Run(request, model, catalogue, machine)
+
+
+def _begun(folder: Path, identity: Mapping[str, Any]) -> Store:
+    """A new run; the report of an earlier one is put aside, so that it is not taken for this."""
+    store = Store.begin(folder, identity)
+    for name in FILES:
+        with suppress(FileNotFoundError):
+            (folder / name).replace(folder / f"{PREVIOUS}{name}")
+    return store
+
+
+def _finished(prepared: Run, store: Store, console: Console) -> int:
+    """Score what is left, print and write; the exit status."""
+    started = time.perf_counter()
+    with _progress(console, prepared, store) as step:
+        prepared.chunks(store, step)
+    result = prepared.result(store, time.perf_counter() - started)
     print(words.text(result))
-    print(f"report: {folder / 'report.json'}, report.txt and three .svg beside it")
+    for name, text in _files(result).items():
+        write_atomically(store.folder / name, text.encode())
+    store.clear()
+    print(f"report: {store.folder / REPORT}, report.txt and three .svg beside it")
     return result.exit_status
 
 
@@ -139,19 +178,18 @@ def _progress(console: Console, run: Run, store: Store) -> Iterator[Callable[[Le
         yield step
 
 
-def _write(result: Result, folder: Path) -> None:
-    """The report and its pictures."""
+def _files(result: Result) -> dict[str, str]:
+    """The report and its pictures, by the name of the file."""
     series, opt_in = result.series, result.opt_in
     divergence = {
         opt_in: series.divergence[VARIANT.key],
         REORDERED.title: series.divergence[REORDERED.key],
     }
-    pictures = {
-        "token-differences.svg": charts.token_differences(series.difference, opt_in),
-        "kl-divergence.svg": charts.divergences(divergence),
-        "norm-errors.svg": charts.norm_errors(result.norms, opt_in),
-        "report.txt": words.text(result) + "\n",
-    }
-    for name, text in pictures.items():
-        write_atomically(folder / name, text.encode())
-    result.write(folder / "report.json")
+    texts = (
+        charts.token_differences(series.difference, opt_in),
+        charts.divergences(divergence),
+        charts.norm_errors(result.norms, opt_in),
+        words.text(result) + "\n",
+        result.to_json(),
+    )
+    return dict(zip(FILES, texts, strict=True))

@@ -20,6 +20,7 @@ from exactness.errors import UsageError
 from exactness.inputs import Example
 from exactness.inputs.patterns import FAMILIES
 from exactness.project import Project
+from exactness.writing import check_writable
 
 
 def run(
@@ -33,7 +34,8 @@ def run(
     """Record and say what was written; the exit status.
 
     Raises:
-        UsageError: unknown claim or family, no baseline, no GPU, or the file exists.
+        UsageError: unknown claim or family, no baseline, no GPU, or the file exists or
+            cannot be written.
     """
     project = Project.find(start)
     catalogue = Catalogue(project)
@@ -41,8 +43,9 @@ def run(
     path = out or project.golden / f"{claim.name}.safetensors"
     if path.exists() and not force:
         raise UsageError(f"{path} exists; --force replaces it, --out names another file")
+    check_writable(path)
     baseline = _baseline(claim, catalogue)
-    chosen = device or _device()
+    chosen = _device(device)
     tensors: dict[str, Bits] = {}
     parameters: dict[str, dict[str, Any]] = {}
     for key, example in _examples(claim, families or ("normal",)):
@@ -76,10 +79,10 @@ def _examples(claim: Claim, families: Sequence[str]) -> Iterator[tuple[str, Exam
             yield key, claim.inputs.example(key, family=family, **case)
 
 
-def _device() -> str:
-    if environment.collect().gpu is None:
+def _device(chosen: str | None) -> str:
+    if chosen != "cpu" and environment.collect().gpu is None:
         raise UsageError("no CUDA GPU was found; --device cpu records on this CPU")
-    return "cuda"
+    return chosen or "cuda"
 
 
 def _baseline(claim: Claim, catalogue: Catalogue) -> Any:

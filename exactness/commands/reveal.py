@@ -16,7 +16,7 @@ from exactness.reveal.confirmation import accumulator
 from exactness.reveal.errors import RevealError
 from exactness.reveal.parting import parting_text
 from exactness.reveal.targets import format_for, target
-from exactness.writing import write_atomically
+from exactness.writing import check_writable, write_atomically
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,9 @@ def run(address: str, against: str | None, options: Options, files: Files, proje
     """Reveal, print and compare; the exit status.
 
     Raises:
-        UsageError: the callable cannot be had, or shows no order.
+        UsageError: the callable cannot be had, or shows no order; a file cannot be written.
     """
+    check_writable(files.dot, files.svg, files.json)
     expected = None if against is None else _other(against, options, project)
     summation = _summation(address, options, project)
     tree = reveal(summation)
@@ -61,16 +62,15 @@ def run(address: str, against: str | None, options: Options, files: Files, proje
     if options.confirm:
         fmt = accumulator(summation, tree, options.confirm)
         click.echo(f"confirmed on {options.confirm} random rows, added in {fmt.name}")
-    _write(tree, summation, files)
-    if against is None or expected is None:
+    found = None if expected is None else parting(tree, expected)
+    if against is None:
         click.echo(_shortened(drawing.text(tree), options.lines))
-        return 0
-    found = parting(tree, expected)
-    if found is None:
+    elif found is None:
         click.echo(f"the same tree as {against}")
-        return 0
-    click.echo(parting_text(found, address, against))
-    return 1
+    else:
+        click.echo(parting_text(found, address, against))
+    _write(tree, summation, files)
+    return 0 if found is None else 1
 
 
 def _other(against: str, options: Options, project: Path) -> Tree:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,9 +16,10 @@ from exactness.checks.bitwise import ExampleCheck
 from exactness.errors import UsageError
 from exactness.inputs import Example
 from exactness.project import Project
-from exactness.report.schema import outcome_record
+from exactness.report.schema import outcome_record, report_file
 from exactness.report.terminal import print_report, wide_console
 from exactness.session import EXAMPLES, Session, number_of_mutants
+from exactness.writing import check_writable
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,10 @@ def run(options: Options, project: Path, report_folder: Path | None) -> int:
     """Verify and print; the exit status.
 
     Raises:
-        UsageError: unknown claim, unreadable recording, nothing selected.
+        UsageError: unknown claim, unreadable recording, nothing selected, or a report
+            that cannot be written.
     """
+    check_writable(report_file(report_folder))
     session = Session.open(
         Project.find(project),
         device=options.device,
@@ -92,14 +96,21 @@ def _example(entries: list[Entry], options: Options) -> Check:
     if options.variant is not None and options.variant not in variants:
         known = ", ".join(variants) or "none"
         raise UsageError(f"claim {claim.name} has no variant {options.variant!r}; it has {known}")
-    try:
-        example = Example.from_json(options.example or "")
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    example = _read_example(options.example or "")
     missing = claim.inputs.tensors.keys() ^ example.tensors.keys()
     if missing:
         raise UsageError(f"--example: claim {claim.name} takes {', '.join(claim.inputs.tensors)}")
     return ExampleCheck(entries[0], example, variants.get(options.variant or ""))
+
+
+def _read_example(text: str) -> Example:
+    try:
+        data = json.loads(text)
+        if not (isinstance(data, dict) and isinstance(data.get("tensors"), dict)):
+            raise ValueError("an object with tensors is accepted")
+        return Example.from_json(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--example: {error}") from None
 
 
 def run_checks(session: Session, checks: list[Check], console: Console) -> Iterator[Outcome]:

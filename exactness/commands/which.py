@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from exactness.which import (
     single_changes,
 )
 from exactness.which.changes import Change
-from exactness.writing import write_atomically
+from exactness.writing import check_writable, write_atomically
 
 SCHEMA_VERSION = 1
 FILE_NAME = "which.json"
@@ -61,7 +62,24 @@ _PHRASES: Mapping[str, str] = {
     "left_dropped": "a term left out",
     "right_dropped": "a term left out",
     "boundary": "a comparison off by equality",
+    "order": "the sum in another order, {}",
+    "32_bits": "an integer cut to 32 bits",
+    "64_bits": "64-bit arithmetic that does not wrap",
+    "signed": "the remainder of a signed integer",
+    "swapped": "two arrays taken for each other",
+    "fraction_bits": "products aligned to {} fraction bits",
+    "terms_rounded": "products rounded otherwise when they are aligned",
+    "step_rounded_otherwise": "the sum of a step rounded otherwise",
+    "step": "steps of {} products",
+    "descending": "the steps in descending order",
+    "two_parts": "the products summed in two parts",
+    "bf16": "operands rounded to bf16",
+    "fma_chain": "an fma for each product",
+    "accumulator_last": "the accumulator added last",
 }
+"""By the name of a mutation, or the part of it ahead of "=" or of numbers."""
+
+_VALUED = re.compile(r"(?P<stem>[a-z_0-9]+?)(?:=|_(?=[0-9]))(?P<value>.+)")
 
 
 def run(
@@ -76,8 +94,11 @@ def run(
     """Compare, print, and say which contract it is; the exit status.
 
     Raises:
-        UsageError: not one claim, or a file that the claim does not take.
+        UsageError: not one claim, a file that the claim does not take, or one that cannot be
+            written.
     """
+    report = None if report_folder is None else report_folder / FILE_NAME
+    check_writable(distinguish, report)
     if len(claims) != 1:
         raise UsageError("--which needs exactly one CLAIM")
     session = Session.open(Project.find(project), device="cpu")
@@ -92,9 +113,9 @@ def run(
         console.print(line, highlight=False, markup=False)
     if distinguish is not None:
         _distinguish(between, distinguish, console)
-    if report_folder is not None:
-        path = _write(report_folder, session.project, matched, changes, between)
-        console.print(f"report: {path}", highlight=False)
+    if report is not None:
+        _write(report, session.project, matched, changes, between)
+        console.print(f"report: {report}", highlight=False)
     return 0 if explaining else 1
 
 
@@ -160,11 +181,7 @@ def _parameters(matched: Match) -> str:
     used: dict[str, Any] = {}
     for finding in matched.findings:
         used = {**finding.parameters, **used}
-    said = [
-        f"{name}={value}" + ("" if matched.given.gives(name) else " (the default)")
-        for name, value in used.items()
-    ]
-    return ", ".join(said) or "no parameters"
+    return matched.given.described(used) or "no parameters"
 
 
 def _change_lines(matched: Match, changes: Changes) -> Iterator[str]:
@@ -189,10 +206,15 @@ def phrase(change: Change) -> str:
         values = (change.parameters or {}).items()
         return f"{change.contract} with {', '.join(f'{k}={v}' for k, v in values)}"
     name = change.mutant.mutation.name if change.mutant.mutation else "boundary"
-    words = _PHRASES.get(name, name)
-    if name.startswith("order="):
-        words = f"the sum in another order, {name.removeprefix('order=')}"
-    return f"{change.contract} with {words} ({change.mutant.name})"
+    return f"{change.contract} with {mutation_in_words(name)} ({change.mutant.name})"
+
+
+def mutation_in_words(name: str) -> str:
+    """A mutation in words; its name if there are none for it."""
+    valued = _VALUED.fullmatch(name)
+    if valued is None or name in _PHRASES:
+        return _PHRASES.get(name, name)
+    return _PHRASES.get(valued["stem"], name).format(valued["value"])
 
 
 def _apart_lines(between: Apart) -> Iterator[str]:
@@ -239,9 +261,8 @@ def _distinguish(between: Apart | None, path: Path, console: Console) -> None:
 
 
 def _write(
-    folder: Path, project: Project, matched: Match, changes: Changes, between: Apart | None
-) -> Path:
-    path = folder / FILE_NAME
+    path: Path, project: Project, matched: Match, changes: Changes, between: Apart | None
+) -> None:
     record = {
         "schema_version": SCHEMA_VERSION,
         "environment": environment.collect(project.root).to_dict(),
@@ -257,7 +278,6 @@ def _write(
         "apart": None if between is None else _apart(between),
     }
     write_atomically(path, json.dumps(record, indent=1, allow_nan=False).encode())
-    return path
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

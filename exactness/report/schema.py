@@ -22,6 +22,11 @@ SCHEMA_VERSION = 1
 FILE_NAME = "report.json"
 
 
+def report_file(folder: Path | None) -> Path | None:
+    """The report in a folder, if one was asked for."""
+    return None if folder is None else folder / FILE_NAME
+
+
 @dataclass(frozen=True)
 class ClaimRow:
     """One claim in a report, summed over its checks."""
@@ -142,7 +147,11 @@ class Report:
         }
 
     def write(self, folder: Path) -> Path:
-        """Write `report.json` into `folder`, whole or not at all."""
+        """Write `report.json` into `folder`, whole or not at all.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
         path = folder / FILE_NAME
         text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
         write_atomically(path, text.encode())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -143,6 +145,13 @@ def last_line(report: Report) -> str:
 def wide_console() -> Console:
     """A console on which no figure of a table is cut short; a narrow terminal wraps its lines."""
     return Console(width=max(Console().width, _WIDE), soft_wrap=True)
+
+
+def print_whole(table: Table, console: Console) -> None:
+    """Print a table that has names and reasons of any length; the console becomes as wide."""
+    unbounded = console.options.update_width(sys.maxsize)
+    console.width = max(console.width, Measurement.get(console, unbounded, table).maximum)
+    console.print(table)
 
 
 def table_text(report: Report) -> str:

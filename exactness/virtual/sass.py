@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from exactness.errors import UsageError
 from exactness.virtual.errors import VirtualHopperError
 from exactness.writing import write_atomically
 
@@ -292,6 +293,6 @@ def _cached(key: str, produce: Callable[[], bytes]) -> bytes:
     with contextlib.suppress(OSError):
         return path.read_bytes()
     data = produce()
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(UsageError):
         write_atomically(path, data)
     return data

@@ -2,7 +2,8 @@
 
 `given` reads the user's file, `contracts` finds the contracts that take it and runs their
 references, `changes` looks for a single change of one of them that explains what none does, and
-`apart` for inputs that tell apart those that do. No kernel runs.
+`apart` for inputs that tell apart those that do. No kernel is launched: it is only asked whether it
+accepts the parameters (`accepted`).
 """
 
 from __future__ import annotations

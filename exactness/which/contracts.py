@@ -240,15 +240,22 @@ def _finding(contract: Contract, given: Given) -> Finding:
     actual = given.outputs(contract.claim)
     if not actual:
         names = ", ".join(contract.claim.output_names)
-        raise Misfit(f"gives {names}; the file has {', '.join(given.file)}")
+        raise Misfit(
+            f"the file holds none of the outputs ({names}); it has {', '.join(given.file)}"
+        )
     try:
         expected = contract.outputs(arguments)
     except _REFUSALS as error:
         what = " ".join(f"{type(error).__name__}: {error}".split())
         raise Misfit(f"its reference does not take these tensors: {what}") from error
+    diffs = {name: compare(bits, expected[name]) for name, bits in actual.items()}
+    finding = Finding(contract, arguments, diffs)
     for name, bits in actual.items():
         if bits.shape != expected[name].shape:
             shapes = list(bits.shape), list(expected[name].shape)
-            raise Misfit(f"{name}: shape {shapes[0]} in the file; the contract gives {shapes[1]}")
-    diffs = {name: compare(bits, expected[name]) for name, bits in actual.items()}
-    return Finding(contract, arguments, diffs)
+            used = given.described(finding.parameters)
+            advice = f" with {used}; --set NAME=VALUE says otherwise" if used else ""
+            raise Misfit(
+                f"{name}: shape {shapes[0]} in the file; the contract gives {shapes[1]}{advice}"
+            )
+    return finding

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from reprlib import repr as short
 from typing import Any, TypeAlias
 
 from exactness.bits import Bits
@@ -149,13 +151,15 @@ def check_parameter(name: str, value: Any, values: Sequence[Any]) -> Any:
     like = values[0]
     if isinstance(like, str):
         if value not in values:
-            raise Misfit(f"{name}: {value!r} is not accepted; {', '.join(values)} are")
+            raise Misfit(f"{name}: {short(value)} is not accepted; {', '.join(values)} are")
         return value
     if isinstance(like, tuple) and isinstance(value, list | tuple) and len(value) == len(like):
         pairs = zip(value, like, strict=True)
         return tuple(check_parameter(name, each, (sample,)) for each, sample in pairs)
     if isinstance(like, float) and isinstance(value, int | float) and not isinstance(value, bool):
+        if abs(value) > sys.float_info.max and isinstance(value, int):
+            raise Misfit(f"{name}: {short(value)} is not accepted; what an f64 holds is")
         return float(value)
     if isinstance(like, tuple | float) or type(value) is not type(like):
-        raise Misfit(f"{name}: {value!r} is not accepted; a value like {like!r} is")
+        raise Misfit(f"{name}: {short(value)} is not accepted; a value like {like!r} is")
     return value

@@ -12,6 +12,7 @@ from exactness.bits import Bits
 from exactness.claim import Claim
 from exactness.errors import UsageError
 from exactness.files import TensorFile, open_tensors
+from exactness.which.accepted import check_accepted
 from exactness.which.fit import Misfit, check_fit, check_parameter
 
 
@@ -77,12 +78,20 @@ class Given:
         """The claim's defaults, the file's parameters, the command line's.
 
         Raises:
-            Misfit: a parameter of another kind than the claim's.
+            Misfit: a parameter of another kind than the claim's, or one that its kernel refuses.
         """
         values = parameters_of(claim)
         given = {name: self.parameter(name) for name in values if self.gives(name)}
         checked = {name: check_parameter(name, v, values[name]) for name, v in given.items()}
+        check_accepted(claim, checked)
         return {**claim.inputs.defaults(), **checked}
+
+    def described(self, parameters: Mapping[str, Any]) -> str:
+        """Parameters in use, and whether they were given."""
+        return ", ".join(
+            f"{name}={value}" + ("" if self.gives(name) else " (the default)")
+            for name, value in parameters.items()
+        )
 
     def gives(self, name: str) -> bool:
         """Whether the command line or the file says a parameter."""
@@ -107,5 +116,5 @@ def _value(text: str) -> Any:
     """JSON where it is JSON (Python's True and False too), else the text."""
     try:
         return json.loads(text.lower() if text in ("True", "False") else text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return text

@@ -191,6 +191,8 @@ def test_compare_refuses_another_gpu(run, tmp_path):
     ("text", "words"),
     [
         ("{", "cannot be read as JSON"),
+        ("[" * 100_000, "cannot be read as JSON"),
+        ("1" * 5_000, "cannot be read as JSON"),
         ("[]", "no report of exactness bench"),
         ('{"kind": "bench", "schema_version": 99}', "schema_version 99"),
         (None, "cannot be read"),
@@ -202,6 +204,99 @@ def test_compare_refuses_other_files(run, tmp_path, text, words):
         file.write_text(text)
     with pytest.raises(bench.UsageError, match=words):
         run(compare=file)
+
+
+HALVE = {
+    "case": "halve",
+    "shape": "tokens=3",
+    "given": {},
+    "source_hash": "0",
+    "latency_ms": 1,
+    "host": {"median_us": 1.0},
+}
+
+
+def row(**changed):
+    """A report of one row with some fields replaced, those that are ... left out."""
+    fields = {**HALVE, **changed}
+    return {"cases": [{name: each for name, each in fields.items() if each is not ...}]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"device": ...}, "'device' is missing"),
+        ({"device": 3}, "device: damaged: not text"),
+        ({"environment": ...}, "'environment' is missing"),
+        ({"environment": []}, "environment: damaged: not an object"),
+        ({"environment": {}}, "'packages' is missing"),
+        ({"environment": {"packages": {"torch": 2}}}, "torch: damaged: not text"),
+        ({"environment": {"packages": {}, "driver": 5}}, "driver: damaged: not text"),
+        ({"cases": ...}, "'cases' is missing"),
+        ({"cases": 3}, "cases: damaged: not a list"),
+        ({"cases": [3]}, r"cases\[0\]: damaged: not an object"),
+        ({"cases": [{"latency_ms": 1}]}, "'case' is missing"),
+        (row(case=3), "case: damaged: not text"),
+        (row(shape=...), "'shape' is missing"),
+        (row(given=...), "'given' is missing"),
+        (row(source_hash=...), "'source_hash' is missing"),
+        (row(host=3), "host: damaged: not an object"),
+        (row(host={}), "'median_us' is missing"),
+        *((row(host={"median_us": time}), "host: median_us: damaged: not a finite number above 0")
+          for time in (0, -1, float("inf"), float("nan"), 10**400, "1", True, [])),
+    ],
+)  # fmt: skip
+def test_compare_refuses_a_damaged_file_before_measuring(run, gpu, tmp_path, changed, words):
+    file = tmp_path / "old.json"
+    sound = {
+        "schema_version": 1,
+        "kind": "bench",
+        "device": gpu.name,
+        "environment": {"packages": {}},
+        **row(),
+    }
+    file.write_text(json.dumps(sound))
+    assert run(compare=file)[0] == 0
+    damaged = {name: each for name, each in {**sound, **changed}.items() if each is not ...}
+    file.write_text(json.dumps(damaged))
+    gpu.captured = 0
+    with pytest.raises(bench.UsageError, match=f"old.json: .*{words}"):
+        run(compare=file)
+    assert not gpu.captured
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_measuring(run, gpu, tmp_path):
+    with pytest.raises(bench.UsageError, match="cannot be written: it is a folder"):
+        run(report=tmp_path)
+    assert not gpu.captured
+
+
+def test_what_was_measured_is_printed_even_if_the_report_is_lost(project, gpu, capsys, monkeypatch):
+    def lost(report, path):
+        raise bench.UsageError("the disk is full")
+
+    monkeypatch.setattr(bench.BenchReport, "write", lost)
+    options = bench.Options(request=Request(EFFORT), report=project.root / "new.json")
+    with pytest.raises(bench.UsageError, match="the disk is full"):
+        bench.run(options, project.root, gpu)
+    assert "1 measured, 0 WRONG BITS" in capsys.readouterr().out
+
+
+def test_the_report_holds_all_options(run, tmp_path):
+    file = tmp_path / "bench.json"
+    run(Request(EFFORT, seed=7, launches=True), report=file, strict=True, peak_bf16_tflops=2.0)
+    held = json.loads(file.read_text())["options"]
+    options = {option.name for option in main.commands["bench"].params}
+    assert held.keys() == options - {"project", "list_cases"}
+    assert held["report"] == str(file)
+    assert (held["seed"], held["launches"], held["strict"], held["compare"]) == (
+        7,
+        True,
+        True,
+        None,
+    )
+    assert held["peak_bf16_tflops"] == 2.0
+    assert held["attention_impl"] == "triton"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
@@ -218,8 +313,18 @@ def test_list_cases_needs_no_gpu(project):
     assert lines[2] == ["halve", "halve", "tokens=3"]
 
 
+def test_list_cases_of_some_names(project):
+    result = invoke("--list-cases", "--cases", "halve")
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines[1:] == [["halve", "halve", "tokens=3"]]
+    one_line(invoke("--list-cases", "--cases", "foo"), "--cases: 'foo' is unknown")
+
+
 def test_usage_errors(project):
     one_line(invoke("--cases", "nope"), "'nope'", "known are attention, halve")
+    one_line(invoke("--cases", ","), "--cases: ',' is not accepted")
+    one_line(invoke("--cases", ""), "--cases: '' is not accepted")
+    one_line(invoke("--against", "chain,"), "--against: 'chain,' is not accepted")
     one_line(invoke("--tokens", "1,x"), "--tokens", "'1,x'")
     one_line(invoke("--attention-seq-lens", "0"), "--attention-seq-lens")
     one_line(invoke("--against", "nope"), "--against", "absent, chain, library, compile")

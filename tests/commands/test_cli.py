@@ -82,9 +82,67 @@ def test_usage_errors(run, tmp_path):
     one_line(run("verify", "--golden", "nope.safetensors"), "does not exist")
     one_line(run("verify", "-k", "nope"), "selects none of 7 checks")
     one_line(run("verify", "--examples", "0"), "examples: 0", "at least 1")
-    one_line(run("verify", "halve", "--example", "{"), "example")
+    one_line(run("verify", "halve", "--example", "{"), "--example: Expecting property name")
+    one_line(run("verify", "halve", "--example", "[" * 100_000), "--example: ")
+    for example in ("{}", "[]", '{"tensors": 3}'):
+        one_line(run("verify", "halve", "--example", example), "an object with tensors")
     one_line(run("verify", "halve", "--variant", "wide"), "--variant needs --example")
     one_line(run("verify", "--project", "/"), "[tool.exactness]")
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        (("verify", "--report"), "report.json"),
+        (("mutants", "--report"), "report.json"),
+        (("record", "halve", "--device", "cpu", "--out"), ""),
+        (("reveal", "numpy:sum", "--dot"), ""),
+        (("reveal", "numpy:sum", "--svg"), ""),
+        (("reveal", "numpy:sum", "--json"), ""),
+        (("diff", "recorded/halve.safetensors", "recorded/halve.safetensors", "--report"), ""),
+    ],
+    ids=lambda value: value[0] + value[-1] if isinstance(value, tuple) else "",
+)
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(run, command, file):
+    """A file stands where a folder must be."""
+    target = f"pyproject.toml/new/{file}".rstrip("/")
+    result = run(*command, target.removesuffix("/report.json"))
+    one_line(result, f"{target}: cannot be written: Not a directory")
+    assert result.stdout == ""
+
+
+def test_witnesses_that_cannot_be_kept_are_refused_before_the_work(run, small_project):
+    small_project.write("recorded/witnesses", "a file")
+    result = run("mutants", "--keep-witnesses")
+    one_line(result, "witnesses/halve.json: cannot be written")
+    assert result.stdout == ""
+
+
+def test_options_that_cannot_be_parsed_are_one_line(run):
+    one_line(run("bench", "--seed", "x"), "'--seed': 'x' is not a valid integer", "bench --help")
+    one_line(run("bench", "extra"), "unexpected extra argument (extra)")
+    one_line(run("verify", "halve", "--seed", "1.5"), "'--seed': '1.5'", "verify --help")
+    one_line(run("verify", "--device", "tpu"), "'auto', 'cpu', 'cuda'")
+    one_line(run("diff", "a.npy"), "EXPECTED")
+    one_line(run("verfiy"), "'verfiy'")
+    one_line(run("--verbose"), "--verbose")
+
+
+@pytest.mark.parametrize("arguments", [("verify",), ("diff", "a.npy", "b.npy"), ("list",)])
+def test_ctrl_c_has_an_exit_status_of_its_own(run, monkeypatch, arguments):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("exactness.project.Project.find", stop)
+    monkeypatch.setattr("exactness.diff.diff_files", stop)
+    result = run(*arguments)
+    assert result.exit_code == 130
+    assert result.stderr == "exactness: stopped\n"
+
+
+def test_the_help_keeps_its_lines(run):
+    assert "Commands:\n" in run("--help").stdout
+    assert "Commands:\n" in run().output
 
 
 def test_foreign_recording_is_a_usage_error(run, small_project):
@@ -114,6 +172,16 @@ def test_list(run):
     assert claim["claim"] == "halve"
     assert claim["recorded_cases"] == ["halve/2x3"]
     assert claim["variants"] == ["wide"]
+
+
+def test_list_shows_names_of_any_length(run, small_project):
+    name = "halves_" * 33
+    small_project.edit("ours/halve.py", "halve:halve_wide", f"{name}:halve_wide")
+    small_project.edit("ours/halve.py", '"halve:halve"', f'"{name}:halve"')
+    (small_project.root / "chains" / "halve.py").rename(small_project.root / f"chains/{name}.py")
+    header, line = run("list").stdout.splitlines()
+    assert f" {name}:halve " in line
+    assert line.index(f"{name}:halve") == header.index("reference")
 
 
 def test_env(run):
@@ -188,6 +256,7 @@ def test_without_a_gpu(run, small_project):
     small_project.edit("ours/halve.py", "BASELINE", "torch:neg")
     one_line(run("verify", "--device", "cuda"), "no CUDA GPU", "--device cpu")
     one_line(run("record", "halve", "--force"), "no CUDA GPU", "--device cpu")
+    one_line(run("record", "halve", "--force", "--device", "cuda"), "no CUDA GPU", "--device cpu")
 
 
 def test_record_refuses_our_own_kernel(run, small_project):

@@ -36,8 +36,9 @@ def run(*arguments):
 def test_report(here):
     done = run(*SMALL)
     assert done.exit_code == 0, done.output
-    assert "A/A: exactly zero in every figure" in done.output
-    assert "kernel = reference: exactly zero in every figure" in done.output
+    same = "exactly zero in every figure, the same bits in every logit"
+    assert f"A/A: {same}" in done.output
+    assert f"kernel = reference: {same}" in done.output
     assert "160 of 205,311 tokens, context 16, stride 16" in done.output
     assert "replaced 3 norms by qnorm, 90 calls" in done.output
     assert "kernels on virtual Hopper (sm_90)" in done.output
@@ -60,7 +61,7 @@ def test_report(here):
     assert all(n["variant"]["gain_size"] < n["default"]["gain_size"] for n in norms.values())
 
 
-def test_stopped_and_resumed(here, monkeypatch):
+def stop_in_the_third_chunk(monkeypatch):
     honest, scored = ppl.Run.chunks, []
 
     def stopping(self, store, step):
@@ -73,9 +74,13 @@ def test_stopped_and_resumed(here, monkeypatch):
         return honest(self, store, stop)
 
     monkeypatch.setattr(ppl.Run, "chunks", stopping)
+
+
+def test_stopped_and_resumed(here, monkeypatch):
+    stop_in_the_third_chunk(monkeypatch)
     done = run(*SMALL, "--report", "out")
     assert done.exit_code == ppl.INTERRUPTED
-    assert "stopped: 2 chunks are kept, 3 are left; --resume goes on" in done.output
+    assert "stopped: chunks kept: 2, left: 3; --resume goes on" in done.output
     assert len(list((here / "out").glob("chunk-*.npz"))) == 2
     monkeypatch.undo()
     monkeypatch.chdir(here)
@@ -90,6 +95,53 @@ def test_stopped_and_resumed(here, monkeypatch):
     )
     del resumed["seconds"], whole["seconds"]
     assert resumed == whole
+
+
+def test_a_new_run_leaves_no_report_that_looks_like_its_own(here, monkeypatch):
+    assert run(*SMALL).exit_code == 0
+    folder = here / "ppl"
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert before.keys() == set(ppl.FILES)
+    stop_in_the_third_chunk(monkeypatch)
+    assert run(*SMALL).exit_code == ppl.INTERRUPTED
+    kept = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert not kept.keys() & before.keys()
+    assert all(kept[f"previous-{name}"] == content for name, content in before.items())
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(windows, "TOKENS", 32)
+    done = run(*SMALL)
+    assert done.exit_code == 0
+    assert "2 finished chunks discarded; --resume would have gone on" in done.output
+    assert set(ppl.FILES) <= {file.name for file in folder.iterdir()}
+
+
+@pytest.mark.parametrize("where", ["opened", "Run"])
+def test_ctrl_c_before_anything_is_scored(here, monkeypatch, where):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ppl, where, interrupted)
+    done = run(*SMALL)
+    assert done.exit_code == ppl.INTERRUPTED
+    assert done.output.strip() == "stopped: nothing was scored"
+    assert not list(here.glob("ppl/*"))
+
+
+def test_ctrl_c_while_the_report_is_written_keeps_the_chunks(here, monkeypatch):
+    def interrupted(result):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ppl, "_files", interrupted)
+    done = run(*SMALL)
+    assert done.exit_code == ppl.INTERRUPTED
+    assert "stopped: chunks kept: 5, left: 0; --resume goes on" in done.output
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(windows, "TOKENS", 32)
+    assert run(*SMALL, "--resume").exit_code == 0
+    norms = json.loads((here / "ppl" / "report.json").read_text())["replaced"]
+    assert {norm["width"] for norm in norms} == {512}
 
 
 def test_ctrl_c_on_the_real_thing(here):
@@ -134,12 +186,16 @@ def test_a_leg_that_does_not_repeat_itself_exits_with_1(here, monkeypatch):
     [
         (("--text", "none.txt"), "--text none.txt: No such file"),
         (("--text", "empty.txt"), "--text empty.txt: the text is empty"),
-        (("--text", "short.txt"), "--text has 9 tokens; a window of 16 needs 17"),
+        (
+            ("--text", "short.txt"),
+            "--text short.txt: a window of 16 needs 17 tokens, this text has 9",
+        ),
         (("--patch", "*.k_norm=qnorm"), "no norm matches; the model's norms are layers.*.q_norm"),
         (("--patch", "q_norm"), "pattern=claim or pattern=claim:variant is accepted"),
         (("--patch", "*=nothing"), "claim 'nothing' is unknown"),
         (("--patch", "*=qnorm:f16"), "has no variant 'f16'; known are f32_acc"),
         (("--patch", "*=silu_and_mul"), "a norm takes x, eps, perhaps weight"),
+        (("--patch", "*=sinkhorn"), "claim sinkhorn takes x, iterations, eps; a norm takes x, eps"),
         (("--patch", "*=k_rms_norm"), "claim k_rms_norm multiplies by a weight; layers.0.q_norm"),
         (("--stride", "17"), "a stride from 1 to the context"),
         (("--max-tokens", "5"), "--max-tokens 5: at least one window of 16"),
@@ -152,6 +208,11 @@ def test_a_leg_that_does_not_repeat_itself_exits_with_1(here, monkeypatch):
             ),
         ),
         (("--model", "short.safetensors"), "short.safetensors: not a model of this package"),
+        (
+            ("--model", "./short.safetensors"),
+            "for one of transformers a folder or a name on the hub",
+        ),
+        (("--report", "./short.txt"), ": cannot be written: Not a directory"),
         (("--resume",), "--resume: ppl has no run to go on with"),
     ],
     ids=lambda value: value[-1] if isinstance(value, tuple) else "",
@@ -165,6 +226,12 @@ def test_bad_input_is_one_line(here, arguments, message):
     assert message in done.output
     assert len(done.output.strip().splitlines()) == 1
     assert not list(here.glob("ppl/*"))
+
+
+def test_outside_of_a_project_a_checkout_is_asked_for(here):
+    done = run("--context", "16", "--project", str(here))
+    assert done.exit_code == 2
+    assert done.output.strip().endswith("or name a checkout of exactness by --project")
 
 
 def test_without_torch(here, monkeypatch):

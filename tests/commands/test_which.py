@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
+from exactness.arithmetic import cast, dot
 from exactness.arithmetic.hopper import Hopper
 from exactness.arithmetic.mutants import Mutated, survey
 from exactness.bits import Bits
@@ -15,6 +17,8 @@ from exactness.catalogue import Catalogue
 from exactness.checks.base import bits_of
 from exactness.checks.golden import GoldenCheck
 from exactness.cli import main
+from exactness.commands.which import mutation_in_words
+from exactness.formats import f32, tf32
 from exactness.golden import GoldenStore
 from exactness.project import Project
 from exactness.which import Given, match
@@ -151,6 +155,106 @@ def test_wrong_shapes_name_the_tensor(ask, rows):
     assert report is None
     assert "claim rms_norm: weight: shape [95] does not fit; [n] is, with" in result.stderr
     assert "n = 96" in result.stderr
+
+
+def test_parameters_that_the_kernel_refuses(ask, rows):
+    norm = {**rows, "out": -rows["x"]}
+    square = {"x": torch.randn(2, 4, 4), "out": torch.randn(2, 4, 4)}
+    clamp = {"gate": rows["x"], "up": -rows["x"], "out": rows["x"].clone()}
+    grams = {name: torch.arange(5) for name in ("ids", "g2", "g3")}
+    hashed = {**grams, "out": torch.zeros(5, 4, dtype=torch.int64)}
+    experts = {
+        "scores": torch.randn(3, 128),
+        "bias": torch.zeros(128),
+        "ids": torch.zeros(3, 4, dtype=torch.int64),
+    }
+    for claim, tensors, setting, words in (
+        ("swiglu_clamp", clamp, "limit=-3", "limit: -3.0 is not accepted; a number above 0 is"),
+        ("sinkhorn", square, "iterations=0", "iterations: 0 is not accepted; 1 or more is"),
+        ("sinkhorn", square, "eps=1e999", "eps: inf is not accepted"),
+        ("oe_hash", hashed, "vocabularies=[0,1,2,3]", "vocabularies: 0 is not accepted; 1 to"),
+        ("oe_hash", hashed, "token_vocabulary=0", "token_vocabulary: 0 is not accepted; 1 to"),
+        ("expert_bias_topk", experts, "topk=0", "topk: 0 is not accepted; 1 to 32 is"),
+        ("o_norm", norm, f"eps={10**400}", "eps: 10000"),
+        ("o_norm", norm, f"eps={'1' * 5000}", "eps: '1111"),
+    ):
+        result, report = ask(claim, "--set", setting, **tensors)
+        assert result.exit_code == 2, (setting, result.output)
+        (line,) = result.stderr.splitlines()
+        assert f"claim {claim}: {words}" in line
+        assert len(line) < 300
+        assert report is None
+
+
+def test_any_eps_that_the_kernel_accepts_is_judged(ask, rows):
+    for eps in ("NaN", "-1", "0.125"):
+        result, _ = ask("o_norm", "--set", f"eps={eps}", **rows, out=-rows["x"])
+        assert result.exit_code == 1, result.output
+
+
+def test_a_kernel_that_does_not_name_a_parameter_is_none_the_wiser(small_project, tmp_path):
+    """On empty tensors it fails, whatever the parameters are."""
+    fault = "(x.float() / (0 if not x.numel() else 1) * torch"
+    small_project.edit("ours/halve.py", "(x.float() * torch", fault)
+    file = tmp_path / "given.safetensors"
+    x = torch.randn(3, 5).bfloat16()
+    save_file({"x": x, "out": (x.float() * 0.25).bfloat16() + 1.0}, file)
+    arguments = ["verify", "halve", "--which", file, "--project", small_project.root]
+    result = CliRunner().invoke(main, [*map(str, arguments), "--set", "scale=0.25"])
+    assert result.exit_code == 0, result.output
+    assert last_line(result).startswith("explained by")
+
+
+def test_outputs_that_do_not_fit_name_what_decides(ask, rows):
+    result, _ = ask("o_norm", **rows)
+    assert result.exit_code == 2
+    assert "claim o_norm: the file holds none of the outputs (out); it has weight, x" in (
+        result.stderr
+    )
+    ids = torch.zeros(3, 4, dtype=torch.int64)
+    result, _ = ask("expert_bias_topk", scores=torch.randn(3, 128), bias=torch.zeros(128), ids=ids)
+    assert result.exit_code == 2
+    words = "ids: shape [3, 4] in the file; the contract gives [3, 10] with topk=10 (the default)"
+    assert words in result.stderr
+    assert "--set" in result.stderr
+
+
+def test_a_report_that_cannot_be_written_is_refused_first(ask, rows, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("kept")
+    for option in ("--report", "--distinguish"):
+        result, _ = ask("o_norm", option, file / "new.safetensors", **rows, out=-rows["x"])
+        assert result.exit_code == 2
+        assert "cannot be written: Not a directory" in result.stderr
+        assert result.stdout == ""
+    assert file.read_text() == "kept"
+
+
+def product(a, b, c):
+    """With the mutations of tensor cores, those of tf32 among them."""
+    return dot(cast(a, tf32), cast(b, tf32), cast(c, f32))
+
+
+def surveyed():
+    """The names of the mutations of all references, and of a product."""
+    catalogue = Catalogue(Project.find(ROOT))
+    ones = {"a": np.ones((2, 64)), "b": np.ones((64, 2)), "c": np.ones((2, 2))}
+    found = [survey(product, [{name: each.astype(np.float32) for name, each in ones.items()}])]
+    for claim in (entry.claim for entry in catalogue.entries):
+        example = claim.inputs.example(claim.name, family="specials", **claim.cases[0])
+        program = catalogue.reference(claim.reference)
+        tensors = {name: Bits.of(draw.tensor("cpu")) for name, draw in example.tensors.items()}
+        found.append(survey(program, [{**tensors, **example.parameters}]))
+    mutants = [mutant for each in found for mutant in each.mutants()]
+    return {mutant.mutation.name for mutant in mutants if mutant.mutation}
+
+
+def test_every_mutation_has_a_phrase():
+    names = surveyed() | {"boundary", "constant_rounded_twice", "contract_right"}
+    assert {"toward_zero", "32_bits", "64_bits", "signed", "swapped_0_2", "fma_chain"} <= names
+    assert {name for name in names if " " not in mutation_in_words(name)} == set()
+    assert mutation_in_words("order=strided by 32") == "the sum in another order, strided by 32"
+    assert mutation_in_words("step=4") == "steps of 4 products"
 
 
 def test_usage_errors(ask, rows):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pickle
 import struct
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -204,6 +206,15 @@ def test_pt_that_needs_code_is_refused(tmp_path: Path) -> None:
     refused(tmp_path / "s.pt", "entry 'x'", "save dense tensors")
     torch.save({"a": {"b": torch.ones(1)}, "a.b": torch.ones(1)}, tmp_path / "two.pt")
     refused(tmp_path / "two.pt", "two entries are called 'a.b'")
+
+
+def test_pickle_of_another_origin_is_refused_without_a_warning(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign.pt"
+    foreign.write_bytes(pickle.dumps({"code": NotATensor()}, protocol=4))
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        refused(foreign, "needs code to be unpickled", "save plain tensors")
+    assert not warned
 
 
 def images() -> dict[str, bytes]:

@@ -228,7 +228,7 @@ def test_an_output_that_the_file_lacks_may_tell(ask, small_project):
     ("settings", "tensors", "message"),
     [
         ((), {"out": (4, 4)}, "claim halve: needs 'x'; the file has out"),
-        ((), {"x": (4, 4), "y": (4, 4)}, "gives out; the file has x, y"),
+        ((), {"x": (4, 4), "y": (4, 4)}, r"holds none of the outputs \(out\); it has x, y"),
         ((), {"x": (4, 4), "out": (4, 5)}, r"out: shape \[4, 5\] in the file; .* \[4, 4\]"),
         ((), {"x": (0, 4), "out": (0, 4)}, "out: no elements"),
         (("scale=a",), {"x": (4, 4), "out": (4, 4)}, "scale: 'a' is not accepted"),

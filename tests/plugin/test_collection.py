@@ -127,6 +127,12 @@ def test_corrupt_recording_is_a_clear_error(pytester, project):
     result.stdout.fnmatch_lines(["*halve.safetensors*"])
 
 
+def test_a_report_that_cannot_be_written_is_refused_before_the_checks(pytester, project):
+    result = run(pytester, "ours", "--exactness-report", "pyproject.toml")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*pyproject.toml/report.json: cannot be written: Not a directory"])
+
+
 def test_exception_is_an_error_with_its_reproduction(pytester, project):
     project.edit(
         "ours/halve.py",

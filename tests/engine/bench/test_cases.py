@@ -92,8 +92,14 @@ def test_numbers_are_checked(text):
 def test_lists_of_the_command_line():
     assert numbers("1, 32,128", "--tokens") == (1, 32, 128)
     assert numbers(None, "--tokens") == ()
-    assert names("a, b,") == ("a", "b")
-    assert names(None) == names("") == ()
+    assert names("a, b", "--cases") == ("a", "b")
+    assert names(None, "--cases") == ()
+
+
+@pytest.mark.parametrize("text", ["", ",", "a,", "a,,b", " "])
+def test_empty_names_are_refused(text):
+    with pytest.raises(UsageError, match=f"--cases: '{text}' is not accepted"):
+        names(text, "--cases")
 
 
 @pytest.mark.parametrize(
