@@ -14,7 +14,17 @@ import numpy as np
 
 import exactness
 
-_PACKAGES = ("numpy", "torch", "triton", "numba", "hypothesis", "pytest", "safetensors")
+_PACKAGES = (
+    "numpy",
+    "torch",
+    "triton",
+    "numba",
+    "transformers",
+    "tokenizers",
+    "hypothesis",
+    "pytest",
+    "safetensors",
+)
 
 
 @dataclass(frozen=True)

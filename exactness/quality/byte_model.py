@@ -228,7 +228,10 @@ def load(path: Path, device: str = "cpu") -> tuple[Shape, dict[str, Tensor]]:
             shape = Shape(**json.loads((file.metadata() or {})["shape"]))
             weights = {name: file.get_tensor(name) for name in file.keys()}
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{path}: not a model of this package: {error}") from None
+        raise UsageError(
+            f"{path}: not a model of this package ({error}); "
+            "for one of transformers a folder or a name on the hub is accepted"
+        ) from None
     _check(path, shape, weights)
     return shape, weights
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from exactness.quality.norms import Function, Norm
+from exactness.quality.windows import Text, Tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,8 +17,8 @@ class LanguageModel(Protocol):
 
     Attributes:
         name: for the report.
-        digest: identifies the weights.
-        dtype: of the activations, for the report.
+        digest: identifies the weights and how they are used.
+        dtype: of the activations, as torch names it.
         device: where tokens go.
         vocabulary: number of tokens there are.
         context: tokens of a window unless another number is asked for.
@@ -44,8 +43,12 @@ class LanguageModel(Protocol):
     @property
     def norms(self) -> Mapping[str, Norm]: ...  # noqa: D102
 
-    def tokens(self, text: bytes) -> np.ndarray:
-        """The text as int64 [tokens].
+    def tokens(self, text: Text, most: int) -> Tokens:
+        """The text's first tokens.
+
+        Args:
+            text: what is to be scored.
+            most: tokens that are needed, at most; at least as many come if the text has them.
 
         Raises:
             UsageError: the tokenizer does not fit the model or the text.

@@ -16,6 +16,9 @@ Function: TypeAlias = "Callable[[Tensor], Tensor]"
 _SEEN = 0.02
 """How far a norm may be from one of the three scales, relative to it: bf16 and eps, no more."""
 
+_WIDTH = 64
+"""Elements of the row that a norm without a weight is tried on."""
+
 
 class Scale(enum.Enum):
     """What a normalised row is multiplied by."""
@@ -49,32 +52,38 @@ class Norm:
     scale: Scale = Scale.NONE
 
 
-def scale_of(function: Function, weight: Tensor | None, like: Tensor) -> Scale | None:
-    """What an RMS norm multiplies by, seen from what it makes of a row.
+def scales_of(
+    function: Function, weight: Tensor | None, dtype: Any, device: str
+) -> tuple[Scale, ...]:
+    """What an RMS norm may multiply by, seen from what it makes of a row.
 
     The row is large, so that eps does not matter, and neither constant nor centred, so that a norm
     that subtracts the mean is found out.
 
     Args:
         function: the norm.
-        weight: its weight, or None.
-        like: a tensor of the dtype, device and last dimension that the norm takes.
+        weight: its weight, [n], or None.
+        dtype: torch dtype that the norm takes.
+        device: where it takes it.
 
     Returns:
-        The scale that explains the result within bf16's precision; None if none does.
+        The scales that explain the result within bf16's precision; more than one if the weight does
+        not tell them apart, none if this is no RMS norm.
     """
     import torch
 
-    n = like.shape[-1]
-    row = 32.0 * (2.0 + torch.sin(torch.arange(n, device=like.device, dtype=torch.float32)))
-    row = row.to(like.dtype)
+    n = _WIDTH if weight is None else weight.shape[-1]
+    row = 32.0 * (2.0 + torch.sin(torch.arange(n, device=device, dtype=torch.float32)))
+    row = row.to(dtype)
     with torch.no_grad():
         seen = function(row.expand(1, 1, 1, n).contiguous()).double().reshape(n)
     wide = row.double()
     normal = wide / wide.square().mean().sqrt()
-    for scale in (Scale.NONE,) if weight is None else (Scale.WEIGHT, Scale.ONE_MORE, Scale.NONE):
+
+    def explains(scale: Scale) -> bool:
         factor = scale.factor(weight, torch.float64)
         expected = normal if factor is None else normal * factor
-        if float((seen - expected).norm()) <= _SEEN * float(expected.norm()):
-            return scale
-    return None
+        return float((seen - expected).norm()) <= _SEEN * float(expected.norm())
+
+    candidates = (Scale.NONE,) if weight is None else (Scale.WEIGHT, Scale.ONE_MORE, Scale.NONE)
+    return tuple(filter(explains, candidates))

@@ -42,7 +42,7 @@ class Patched:
         variant_reference: its reference; the default's if there is no variant.
         calls: calls so far, in all legs.
         rows_seen: rows of these calls.
-        width: elements of a row; 0 before the first call.
+        elements_seen: elements of these rows.
     """
 
     norm: Norm
@@ -53,22 +53,27 @@ class Patched:
     variant_reference: Callable[..., Any]
     calls: int = 0
     rows_seen: int = 0
-    width: int = 0
+    elements_seen: int = 0
 
     def function(self, leg: Leg) -> Function:
         """What computes the norm in a leg."""
 
-        def normalised(x: Tensor) -> Tensor:
-            self.calls, self.width = self.calls + 1, x.shape[-1]
-            self.rows_seen += x.numel() // max(self.width, 1)
-            return self.finished(self.computed(self.rows(x), leg), x)
+        def counted(x: Tensor) -> Tensor:
+            self.calls += 1
+            self.rows_seen += x.numel() // max(x.shape[-1], 1)
+            self.elements_seen += x.numel()
+            return self.normalised(x, leg)
 
-        return normalised
+        return counted
 
     @property
-    def work(self) -> tuple[int, int]:
-        """Calls and rows so far."""
-        return self.calls, self.rows_seen
+    def work(self) -> tuple[int, int, int]:
+        """Calls, rows and elements so far."""
+        return self.calls, self.rows_seen, self.elements_seen
+
+    def normalised(self, x: Tensor, leg: Leg) -> Tensor:
+        """The norm of a tensor as a leg computes it, in the dtype and shape of `x`."""
+        return self.finished(self.computed(self.rows(x), leg), x)
 
     def rows(self, x: Tensor) -> Tensor:
         """The tensor in the rank that the claim takes, contiguous.
@@ -173,7 +178,8 @@ def check_claim(claim: Claim) -> None:
         UsageError: it takes other arguments than `x`, `eps` and `weight`.
     """
     tensors = claim.inputs.tensors
-    is_norm = {"x"} <= tensors.keys() <= {"x", "weight"} and "eps" in claim.inputs.parameters
+    is_norm = {"x"} <= tensors.keys() <= {"x", "weight"}
+    is_norm = is_norm and claim.inputs.parameters.keys() == {"eps"}
     if not is_norm or not all(isinstance(spec, TensorSpec) for spec in tensors.values()):
         taken = ", ".join([*tensors, *claim.inputs.parameters])
         raise UsageError(f"claim {claim.name} takes {taken}; a norm takes x, eps, perhaps weight")

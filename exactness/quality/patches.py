@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ from exactness.catalogue import Catalogue
 from exactness.claim import Claim, Variant
 from exactness.errors import UsageError
 from exactness.machines import Machine
+from exactness.quality.legs import EXACT
 from exactness.quality.models import LanguageModel
-from exactness.quality.norms import Norm, Scale
+from exactness.quality.norms import Norm, scales_of
 from exactness.quality.patched import Patched, check_claim
 
 
@@ -59,9 +61,11 @@ USUAL = tuple(
         "*.kv_norm",
         "*.q_a_layernorm",
         "*.kv_a_layernorm",
+        "*.query_layernorm",
+        "*.key_layernorm",
     )
 )
-"""Norms of queries and keys in Qwen3, Gemma and DeepSeek models as transformers names them."""
+"""Norms of queries and keys in Qwen3, Gemma, DeepSeek and Hunyuan models of transformers."""
 
 
 def chosen(norms: Mapping[str, Norm], patches: Sequence[Patch]) -> dict[str, Patch]:
@@ -107,35 +111,82 @@ def bound(
         machine: runs kernels; where it refuses one, the reference stands for it.
 
     Raises:
-        UsageError: nothing matches, a claim is unknown or not a norm, no claim has a variant.
+        UsageError: nothing matches, a claim is unknown, is no norm or not that of the model, no
+            claim has a variant.
     """
     rules = chosen(model.norms, patches)
-    claims = {name: catalogue.select((name,))[0].claim for name in _claims(rules)}
+    claims = _claims(rules, catalogue)
     made = [
         _bind(model.norms[name], claims[patch.claim], patch, catalogue, machine)
         for name, patch in rules.items()
     ]
+    for each, patch in zip(made, rules.values(), strict=True):
+        _check_scale(each, patch, model)
     if all(each.variant is None for each in made):
         names = ", ".join(claims)
         raise UsageError(f"nothing to compare: no opt-in variant in claim {names}")
     return made
 
 
-def _claims(rules: Mapping[str, Patch]) -> list[str]:
-    return list(dict.fromkeys(patch.claim for patch in rules.values()))
+def _claims(rules: Mapping[str, Patch], catalogue: Catalogue) -> dict[str, Claim]:
+    """The claims that rules name.
+
+    Raises:
+        UsageError: one is not in the catalogue.
+    """
+    known = {entry.claim.name: entry.claim for entry in catalogue.entries}
+    for patch in rules.values():
+        if patch.claim not in known:
+            raise UsageError(_unknown(patch, catalogue, known))
+    return {patch.claim: known[patch.claim] for patch in rules.values()}
+
+
+def _unknown(patch: Patch, catalogue: Catalogue, known: Mapping[str, Claim]) -> str:
+    """Why there is no such claim, and what to do."""
+    where = f"in the catalogue of {catalogue.project.root}"
+    what = f"claim {patch.claim!r} is unknown {where}"
+    broken = list(catalogue.broken.values())
+    if broken:
+        more = f" (one of {len(broken)})" if len(broken) > 1 else ""
+        return f"{what}; {broken[0]}{more}"
+    if patch in USUAL:
+        return (
+            f"without --patch, claim {patch.claim} replaces the norms, and there is none {where}; "
+            "run in a checkout of exactness, name one by --project, or give --patch"
+        )
+    return f"{what}; known are {', '.join(known) or 'none'}"
 
 
 def _bind(
     norm: Norm, claim: Claim, patch: Patch, catalogue: Catalogue, machine: Machine
 ) -> Patched:
     check_claim(claim)
-    if "weight" in claim.inputs.tensors and norm.scale is Scale.NONE:
+    if "weight" in claim.inputs.tensors and norm.weight is None:
         raise UsageError(f"claim {claim.name} multiplies by a weight; {norm.name} has none")
     variant = _variant(claim, patch)
     reference = catalogue.reference(claim.reference)
     opted = catalogue.reference(variant.reference) if variant else reference
     runs = None if machine.refuses(claim) else machine
     return Patched(norm, claim, runs, reference, variant, opted)
+
+
+def _check_scale(patched: Patched, patch: Patch, model: LanguageModel) -> None:
+    """Compare what the claim makes of a row with what the model's norm makes of it.
+
+    Raises:
+        UsageError: the claim multiplies by something else, or computes no RMS norm.
+    """
+    import torch
+
+    norm, dtype = patched.norm, getattr(torch, model.dtype)
+    exact = functools.partial(patched.normalised, leg=EXACT)
+    found = scales_of(exact, norm.weight, dtype, model.device)
+    if norm.scale not in found:
+        does = f"multiplies by {found[0].value}" if found else "computes no RMS norm of rows"
+        raise UsageError(
+            f"--patch {patch}: claim {patched.claim.name} {does}; {norm.name} is an RMS norm that "
+            f"multiplies by {norm.scale.value}"
+        )
 
 
 def _variant(claim: Claim, patch: Patch) -> Variant | None:

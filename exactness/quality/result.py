@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from exactness.jsonable import jsonable
-from exactness.quality.legs import DEFAULT, LEGS, MUST_EQUAL
+from exactness.quality.legs import DEFAULT, LEGS, MUST_EQUAL, Leg
 from exactness.quality.norm_error import NormError
 from exactness.quality.statistics import Comparison, perplexity
 from exactness.quality.verdict import Verdict
-from exactness.writing import write_atomically
 
 SCHEMA_VERSION = 1
 
@@ -51,32 +49,36 @@ class Setting:
 
     Attributes:
         model: its name.
-        model_sha256: of its weights.
-        dtype: of weights and activations.
+        model_sha256: of its weights and configuration.
         text: file.
         text_sha256: of its bytes.
-        text_tokens: tokens that it has.
-        tokens: predictions that count.
         context: predictions of a window.
         stride: tokens from a window to the next.
+        patches: rules for the norms.
         device: where the model ran.
         kernels: what ran the kernels.
-        patches: rules for the norms.
+        dtype: of weights and activations.
+        tokens: predictions that count.
+        tokens_sha256: of the int64 tokens that are read.
+        text_tokens: tokens of the text, as far as they were counted.
+        text_complete: whether they were all counted.
         chunk: windows that were scored together.
     """
 
     model: str
     model_sha256: str
-    dtype: str
     text: str
     text_sha256: str
-    text_tokens: int
-    tokens: int
     context: int
     stride: int
+    patches: tuple[str, ...]
     device: str
     kernels: str
-    patches: tuple[str, ...]
+    dtype: str
+    tokens: int
+    tokens_sha256: str
+    text_tokens: int
+    text_complete: bool
     chunk: int
 
 
@@ -133,10 +135,7 @@ class Result:
             "setting": asdict(self.setting),
             "environment": self.environment,
             "perplexity": self.perplexity,
-            "legs": [
-                {"key": leg.key, "title": leg.title, **_leg(self.comparisons.get(leg.key))}
-                for leg in LEGS
-            ],
+            "legs": [{"key": leg.key, "title": leg.title, **self._leg(leg)} for leg in LEGS],
             "replaced": [asdict(each) for each in self.replaced],
             "norms": [asdict(each) for each in self.norms],
             "opt_in": self.opt_in,
@@ -144,22 +143,20 @@ class Result:
             "seconds": self.seconds,
         }
 
-    def write(self, path: Path) -> None:
-        """Write the JSON."""
-        text = json.dumps(jsonable(self.to_dict()), indent=1, allow_nan=False)
-        write_atomically(path, f"{text}\n".encode())
+    def _leg(self, leg: Leg) -> dict[str, Any]:
+        if leg is DEFAULT:
+            return {"perplexity": self.perplexity}
+        comparison = self.comparisons[leg.key]
+        return {
+            **asdict(comparison),
+            "is_zero": comparison.is_zero,
+            "is_distinguishable": comparison.ratio.is_distinguishable,
+            "tokens_needed": comparison.ratio.tokens_needed,
+        }
 
-
-def _leg(comparison: Comparison | None) -> dict[str, Any]:
-    if comparison is None:
-        return {}
-    ratio = comparison.ratio
-    return {
-        **asdict(comparison),
-        "is_zero": comparison.is_zero,
-        "is_distinguishable": ratio.is_distinguishable,
-        "tokens_needed": ratio.tokens_needed,
-    }
+    def to_json(self) -> str:
+        """The plain data as JSON."""
+        return json.dumps(jsonable(self.to_dict()), indent=1, allow_nan=False) + "\n"
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +177,7 @@ class Figures:
             self[f"{key}.divergence"],
             self[f"{key}.changed"],
             self[f"{key}.largest"],
+            self[f"{key}.differing"],
             self["window"],
         )
 
@@ -203,7 +201,8 @@ class Figures:
             for i, name in enumerate(names)
         ]
 
-    def work(self) -> list[tuple[int, int]]:
-        """Calls and rows of each norm."""
-        total = sum(part["work"] for part in self.parts)
-        return [(int(calls), int(rows)) for calls, rows in np.atleast_2d(total)]
+    def work(self) -> list[list[int]]:
+        """Calls, rows and elements of each norm."""
+        total: np.ndarray = np.sum([part["work"] for part in self.parts], axis=0)
+        found: list[list[int]] = total.tolist()
+        return found

@@ -19,7 +19,7 @@ from exactness.quality.result import Figures, Replaced, Result, Setting
 from exactness.quality.scoring import score
 from exactness.quality.store import Store
 from exactness.quality.verdict import Verdict
-from exactness.quality.windows import Windows, read
+from exactness.quality.windows import Text, Windows
 
 MOST = 65536
 """Predictions unless another number is asked for."""
@@ -57,10 +57,10 @@ class Run:
         self, request: Request, model: LanguageModel, catalogue: Catalogue, machine: Machine
     ) -> None:
         """Raises UsageError where the request cannot be met."""
-        text = read(request.text)
+        text = Text.read(request.text)
         self._model, self._root = model, catalogue.project.root
         self.patched = bound(model, request.patches, catalogue, machine)
-        tokens = model.tokens(text)
+        tokens = model.tokens(text, request.most + 1)
         context = request.context or min(model.context, model.limit or model.context)
         stride = request.stride or context
         self.windows = Windows.over(
@@ -69,16 +69,18 @@ class Run:
         self.setting = Setting(
             model=model.name,
             model_sha256=model.digest,
-            dtype=model.dtype,
-            text=request.text.name,
-            text_sha256=hashlib.sha256(text).hexdigest(),
-            text_tokens=int(tokens.size),
-            tokens=self.windows.predictions,
+            text=text.path.name,
+            text_sha256=hashlib.sha256(text.content).hexdigest(),
             context=context,
             stride=stride,
+            patches=tuple(str(patch) for patch in request.patches or USUAL),
             device=model.device,
             kernels=_kernels(self.patched, machine),
-            patches=tuple(str(patch) for patch in request.patches or USUAL),
+            dtype=model.dtype,
+            tokens=self.windows.predictions,
+            tokens_sha256=hashlib.sha256(self.windows.read.tobytes()).hexdigest(),
+            text_tokens=int(tokens.ids.size),
+            text_complete=tokens.complete,
             chunk=self.windows.chunk,
         )
         names = list(dict.fromkeys(each.claim.name for each in self.patched))
@@ -89,14 +91,27 @@ class Run:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a run that goes on must share with the one that was stopped."""
+        """What a run that goes on must share with the one that was stopped.
+
+        What was asked for comes first, so that it is named before what follows from it.
+        """
         found = environment.collect()
         return {
             **asdict(self.setting),
-            "patches": list(self.setting.patches),
+            "chunks": self.windows.chunks,
+            "norms": {
+                each.norm.name: {
+                    "claim": each.claim.name,
+                    "variant": each.variant.name if each.variant else "",
+                    "eps": each.norm.eps,
+                    "scale": each.norm.scale.value,
+                }
+                for each in self.patched
+            },
             "sources": self._sources,
             "machine": found.machine,
             "packages": found.packages,
+            "exactness": found.exactness,
         }
 
     def chunks(self, store: Store, step: Callable[[Leg], None]) -> list[int]:
@@ -148,7 +163,7 @@ class Run:
         """What the variants are called."""
         return ", ".join(dict.fromkeys(p.variant.name for p in self.patched if p.variant))
 
-    def _replaced(self, work: Sequence[tuple[int, int]]) -> list[Replaced]:
+    def _replaced(self, work: Sequence[Sequence[int]]) -> list[Replaced]:
         return [
             Replaced(
                 name=each.norm.name,
@@ -158,9 +173,9 @@ class Run:
                 variant=each.variant.name if each.variant else "",
                 calls=calls,
                 rows=rows,
-                width=each.width,
+                width=elements // max(rows, 1),
             )
-            for each, (calls, rows) in zip(self.patched, work, strict=True)
+            for each, (calls, rows, elements) in zip(self.patched, work, strict=True)
         ]
 
 

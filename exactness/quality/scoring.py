@@ -38,9 +38,10 @@ def score(
 
     Returns:
         `window` int64 [counted]; for every leg `<key>.loss` f64 [counted] in nats, and for all but
-        the first `<key>.divergence` f64, `<key>.changed` bool and `<key>.largest` f32 [counted];
-        of the norms that were replaced `work` int64 [norms, 2], calls and rows, and of the i-th one
-        `norm.<i>` f64 [rows, 4], see `norm_error.FIGURES`.
+        the first `<key>.divergence` f64, `<key>.changed` bool, `<key>.largest` f32 and
+        `<key>.differing` int64 [counted], see `compared`; of the norms that were replaced `work`
+        int64 [norms, 3], calls, rows and elements, and of the i-th one `norm.<i>` f64 [rows, 4],
+        see `norm_error.FIGURES`.
 
     Raises:
         UsageError: a logit is NaN or infinite, or none of the norms is ever called.
@@ -93,6 +94,11 @@ def compared(
         first: likewise, of the first leg.
         successors: int64 [predictions], what came.
         is_first: whether this is the first leg: only its loss is needed.
+
+    Returns:
+        Of every prediction its `loss` f64 and Kullback-Leibler `divergence` f64, in nats, whether
+        the most likely token `changed`, the `largest` absolute difference of a logit, f32, and how
+        many logits have `differing` bits, int64.
     """
     import torch
 
@@ -118,4 +124,5 @@ def _compared(
         "divergence": (log_p.exp() * (log_p - log_q)).sum(-1),
         "changed": logits.argmax(-1) != first.argmax(-1),
         "largest": (logits - first).abs().amax(-1),
+        "differing": (logits.view(torch.int32) != first.view(torch.int32)).sum(-1),
     }

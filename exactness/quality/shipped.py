@@ -14,6 +14,7 @@ import numpy as np
 from exactness.quality import byte_model
 from exactness.quality.byte_model import Shape
 from exactness.quality.norms import Function, Norm
+from exactness.quality.windows import Text, Tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,9 +68,9 @@ class ByteModel:
         """The norms of the queries."""
         return {name: Norm(name, self.shape.eps) for name in self.shape.query_norms}
 
-    def tokens(self, text: bytes) -> np.ndarray:
-        """Every byte is a token."""
-        return np.frombuffer(text, np.uint8).astype(np.int64)
+    def tokens(self, text: Text, most: int) -> Tokens:
+        """Every byte is a token, and all are given."""
+        return Tokens(text, np.frombuffer(text.content, np.uint8).astype(np.int64), True)
 
     def logits(self, tokens: Tensor, replaced: Mapping[str, Function]) -> Tensor:
         """Scores of every next byte, f32; on one CPU thread, so that cores do not decide bits."""

@@ -127,6 +127,7 @@ class Comparison:
         divergence: Kullback-Leibler divergence.
         top1_changed: fraction of tokens whose most likely successor is another.
         largest_logit_difference: over all tokens and scores, f32.
+        logits_differing: logits that have other bits; +0 and −0 are two.
         tokens_touched: tokens with any logit that is another.
         first_touched: the first of them; None if there is none.
     """
@@ -136,6 +137,7 @@ class Comparison:
     divergence: Divergence
     top1_changed: float
     largest_logit_difference: float
+    logits_differing: int
     tokens_touched: int
     first_touched: int | None
 
@@ -147,6 +149,7 @@ class Comparison:
         divergence: np.ndarray,
         changed: np.ndarray,
         largest: np.ndarray,
+        differing: np.ndarray,
         window: np.ndarray,
     ) -> Comparison:
         """From what was kept of every token.
@@ -157,26 +160,28 @@ class Comparison:
             divergence: f64 [tokens], nats.
             changed: bool [tokens], the most likely successor is another.
             largest: f32 [tokens], largest absolute difference of a logit.
+            differing: int64 [tokens], logits that have other bits.
             window: int [tokens], ascending.
         """
-        touched = np.flatnonzero(largest)
+        touched = np.flatnonzero(differing)
         return cls(
             perplexity(loss),
             LogRatio.of(loss - first, window),
             Divergence.of(divergence),
             float(changed.mean()),
             float(largest.max()),
+            int(differing.sum()),
             int(touched.size),
             int(touched[0]) if touched.size else None,
         )
 
     @property
     def is_zero(self) -> bool:
-        """Whether every figure is exactly that of the first leg."""
+        """Whether every figure, and every bit of the logits, is that of the first leg."""
         ratio, kl = self.ratio, self.divergence
         figures = [ratio.mean, ratio.by_token, ratio.by_block or 0.0, self.top1_changed]
         figures += [kl.mean, kl.median, kl.p99, kl.p999, kl.max, self.largest_logit_difference]
-        return all(figure == 0.0 for figure in figures)
+        return self.logits_differing == 0 and all(figure == 0.0 for figure in figures)
 
 
 def perplexity(loss: np.ndarray) -> float:

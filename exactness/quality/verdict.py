@@ -42,8 +42,10 @@ class Verdict:
             return cls(Finding.NONE, "No verdict: " + "; ".join(broken) + ".")
         variant = comparisons[VARIANT.key]
         finding = _finding(variant)
-        scale = _scale(variant, comparisons[REORDERED.key])
-        return cls(finding, f"{opt_in} is {_words(variant, finding)} {scale}")
+        words = f"{opt_in} is {_words(variant, finding)}"
+        if finding is not Finding.IDENTICAL:
+            words += f" {_scale(variant, comparisons[REORDERED.key])}"
+        return cls(finding, words)
 
 
 def _broken(key: str, comparison: Comparison) -> str:
@@ -55,8 +57,8 @@ def _broken(key: str, comparison: Comparison) -> str:
         CHAIN.key: "the kernel's logits are not the reference's",
     }[key]
     return (
-        f"{what} (largest difference {comparison.largest_logit_difference:.3g}, "
-        f"ln ratio {comparison.ratio.mean:+.3g})"
+        f"{what} ({comparison.logits_differing:,} of them, largest difference "
+        f"{comparison.largest_logit_difference:.3g}, ln ratio {comparison.ratio.mean:+.3g})"
     )
 
 
@@ -71,10 +73,10 @@ def _finding(variant: Comparison) -> Finding:
 def _words(variant: Comparison, finding: Finding) -> str:
     ratio = variant.ratio
     if finding is Finding.IDENTICAL:
-        return f"identical: the same logits at all {ratio.tokens:,} tokens."
+        return f"identical: the same bits in every logit, over {_tokens(ratio.tokens)}."
     change = (
-        f"ln(perplexity ratio) {ratio.mean:+.2e} ± {ratio.error:.1e} (standard error), "
-        f"{100 * abs(ratio.mean):.4f} % of perplexity, over {ratio.tokens:,} tokens"
+        f"ln(perplexity ratio) {_ratio(variant)} (standard error), "
+        f"{100 * abs(ratio.mean):.4f} % of perplexity, over {_tokens(ratio.tokens)}"
     )
     if finding is not Finding.NOT_DISTINGUISHABLE:
         return f"{finding.value} than the default beyond noise at 95 %: {change}."
@@ -86,20 +88,29 @@ def _needed(tokens: float) -> str:
     if math.isinf(tokens):
         return "no number of tokens would tell a difference so near to 0."
     return (
-        f"a true difference of this size would take about {_rounded(int(tokens)):,} tokens to "
+        f"a true difference of this size would take about {_tokens(_rounded(int(tokens)))} to "
         "tell (95 % level, 80 % power)."
     )
 
 
 def _scale(variant: Comparison, reordered: Comparison) -> str:
-    """How much the predictions move, beside an unrelated change of the order."""
+    """What an unrelated change of the order does to the same figures."""
     moved, noise = variant.divergence.mean, reordered.divergence.mean
     if noise == 0.0:
-        return f"KL divergence {moved:.2e} nats; adding in another order changes nothing."
+        return f"Mean KL divergence {moved:.2e} nats; adding in another order changes nothing."
     return (
-        f"Its predictions move by a mean KL divergence of {moved:.2e} nats, {moved / noise:.2g} "
-        f"times as far as by adding the same squares in another order ({noise:.2e})."
+        f"For comparison, the default with the same squares added in another order: "
+        f"{_ratio(reordered)}. Mean KL divergence {moved:.2e} nats, of that order {noise:.2e}: "
+        f"a ratio of {moved / noise:.2g}."
     )
+
+
+def _ratio(comparison: Comparison) -> str:
+    return f"{comparison.ratio.mean:+.2e} ± {comparison.ratio.error:.1e}"
+
+
+def _tokens(number: int) -> str:
+    return f"{number:,} token{'' if number == 1 else 's'}"
 
 
 def _rounded(number: int) -> int:

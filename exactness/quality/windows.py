@@ -16,19 +16,60 @@ TOKENS = 2048
 """Tokens of a chunk, at most; a chunk is what Ctrl-C can lose."""
 
 
-def read(path: Path) -> bytes:
-    """A text.
+@dataclass(frozen=True)
+class Text:
+    """A text and the file that it was read from.
 
-    Raises:
-        UsageError: it cannot be read or is empty.
+    Attributes:
+        path: for messages.
+        content: its bytes.
     """
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"--text {path}: {error.strerror}") from None
-    if not text.strip():
-        raise UsageError(f"--text {path}: the text is empty")
-    return text
+
+    path: Path
+    content: bytes
+
+    @classmethod
+    def read(cls, path: Path) -> Text:
+        """Read a file.
+
+        Raises:
+            UsageError: it cannot be read or is empty.
+        """
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise UsageError(f"--text {path}: {error.strerror}") from None
+        if not content.strip():
+            raise UsageError(f"--text {path}: the text is empty")
+        return cls(path, content)
+
+    def decoded(self) -> str:
+        """As characters.
+
+        Raises:
+            UsageError: it is not UTF-8.
+        """
+        try:
+            return self.content.decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(
+                f"--text {self.path}: not UTF-8: {error.reason} at byte {error.start}"
+            ) from None
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """The tokens at the beginning of a text.
+
+    Attributes:
+        text: for messages.
+        ids: int64 [tokens].
+        complete: whether these are all tokens of the text.
+    """
+
+    text: Text
+    ids: np.ndarray
+    complete: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +110,7 @@ class Windows:
     @classmethod
     def over(
         cls,
-        tokens: np.ndarray,
+        tokens: Tokens,
         context: int,
         stride: int,
         most: int,
@@ -79,7 +120,7 @@ class Windows:
         """As many windows as the text has, for at most `most` predictions.
 
         Args:
-            tokens: int64 [tokens].
+            tokens: of the text, more than `most` unless the text has no more.
             context: predictions that a window makes.
             stride: tokens from a window to the next.
             most: predictions that count, at most.
@@ -98,19 +139,25 @@ class Windows:
             raise UsageError(f"--context {context}: the model takes at most {limit} tokens")
         if most < context:
             raise UsageError(f"--max-tokens {most}: at least one window of {context} is needed")
-        if tokens.size <= context:
+        size = tokens.ids.size
+        if size <= context:
             raise UsageError(
-                f"--text has {tokens.size} tokens; a window of {context} needs {context + 1}; "
-                "give a longer text or a smaller --context"
+                f"--text {tokens.text.path}: a window of {context} needs {context + 1} tokens, "
+                f"this text has {size}; give a longer one or a smaller --context"
             )
-        available = (tokens.size - 1 - context) // stride + 1
+        available = (size - 1 - context) // stride + 1
         wanted = (most - context) // stride + 1
-        return cls(tokens, context, stride, min(available, wanted), vocabulary)
+        return cls(tokens.ids, context, stride, min(available, wanted), vocabulary)
 
     @property
     def predictions(self) -> int:
         """Predictions that count."""
         return self.context + (self.count - 1) * self.stride
+
+    @property
+    def read(self) -> np.ndarray:
+        """The tokens that some window reads, int64 [predictions + 1]."""
+        return self.tokens[: self.predictions + 1]
 
     @property
     def chunk(self) -> int:

@@ -33,14 +33,15 @@ def header(result: Result) -> Iterator[str]:
     """What was scored, where and how."""
     s, env = result.setting, result.environment
     yield f"perplexity A/B of {s.model} ({s.dtype}, SHA-256 {s.model_sha256[:12]})"
+    of = f"{'' if s.text_complete else 'at least '}{s.text_tokens:,}"
     yield (
-        f"text {s.text}: {s.tokens:,} of {s.text_tokens:,} tokens, context {s.context}, stride "
+        f"text {s.text}: {s.tokens:,} of {of} tokens, context {s.context}, stride "
         f"{s.stride} (SHA-256 {s.text_sha256[:12]}); logits kept in f32, figures in f64"
     )
     machine = env["gpu"] if s.device == "cuda" else f"{env['cpu']}, {env['cores']} cores"
     packages = ", ".join(
         f"{name} {env['packages'][name]}"
-        for name in ("torch", "triton", "numpy")
+        for name in ("torch", "triton", "numpy", "transformers", "tokenizers")
         if name in env["packages"]
     )
     yield f"model on {machine}; kernels on {s.kernels}; {packages}; {result.seconds:.0f} s"
@@ -109,6 +110,8 @@ def last_lines(result: Result) -> Iterator[str]:
     if unused:
         yield f"never called: {', '.join(unused)}"
     for key, what in (("again", "A/A"), ("chain", "kernel = reference")):
-        state = "exactly zero in every figure" if result.comparisons[key].is_zero else "DIFFERS"
-        yield f"{what}: {state}"
+        found = result.comparisons[key]
+        same = "exactly zero in every figure, the same bits in every logit"
+        differs = f"DIFFERS in {found.logits_differing:,} logits"
+        yield f"{what}: {same if found.is_zero else differs}"
     yield f"verdict: {result.verdict.text}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import platform
 import subprocess
@@ -42,6 +43,9 @@ def test_it_names_what_computes() -> None:
     assert found.system == f"{platform.system()} {platform.machine()}"
     assert found.packages["numpy"] == np.__version__
     assert found.packages["torch"] == metadata.version("torch")
+    for package in ("transformers", "tokenizers"):
+        installed = importlib.util.find_spec(package) is not None
+        assert found.packages.get(package) == (metadata.version(package) if installed else None)
     assert found.cores >= 1
     assert found.cpu
     assert found.commit is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,10 @@ BLOCK = re.compile(r"```\{code-block\} \w+\n:caption: (\S+)\n\n(.*?)```", re.DOT
 PATH = re.compile(
     r"`((?:exactness|kernels|references|tests|docs|scripts|benchmarks)/[\w./-]+)(?:::(\w+))?`"
 )
+QUOTED_EDIT = re.compile(
+    r"replace\n\n```python\n(.*?)\n```\n\nby\n\n```python\n(.*?)\n```", re.DOTALL
+)
+EDIT_ROW = re.compile(r"^\| [^|]* \| `([^`]+)`[^|]* \| `([^`]+)` \|$", re.MULTILINE)
 CASE_ROW = re.compile(r"^\| (C\d\d) \|.*\| ([^|]+) \|$", re.MULTILINE)
 
 FOLDERS = ("kernels", "references")
@@ -61,6 +66,59 @@ def test_script_of_the_tutorial_shows_every_launch(tmp_path: Path) -> None:
     labels = run_script("tutorial.md", "look.py", tmp_path)
     chain = ["square", "sum_", "mean", "mean_eps", "recip", "inv_rms", "broadcast_mul"]
     assert labels == [*chain, "largest"]
+
+
+def edits() -> list[tuple[str, str]]:
+    """What the tutorial replaces in the kernel, and by what; the first is the one in full."""
+    _, _, section = (DOCS / "tutorial.md").read_text().partition("## Break it\n")
+    section, _, _ = section.partition("\n## ")
+    return QUOTED_EDIT.findall(section) + EDIT_ROW.findall(section)
+
+
+def broken_cases(folder: Path, old: str, new: str) -> set[str]:
+    """The cases of qnorm that fail once the first `old` in its kernel is `new`, in a copy."""
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, folder / name)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    (folder / "tests").mkdir()
+    (folder / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")
+    kernel = folder / "kernels" / "qnorm.py"
+    text = kernel.read_text()
+    assert old in text
+    kernel.write_text(text.replace(old, new, 1))
+    options = ("verify", "qnorm", "--device", "cpu", "-k", "rows=")
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *options],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    return set(re.findall(r"^FAILED qnorm\[(\S+)\]", done.stdout, re.MULTILINE))
+
+
+def test_the_rounding_that_the_tutorial_takes_out_shows_in_long_rows_only(tmp_path: Path) -> None:
+    assert broken_cases(tmp_path, *edits()[0]) == {"rows=40-n=3000"}
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_other_faults_of_the_tutorial_are_noticed(tmp_path: Path, number: int) -> None:
+    assert len(edits()) == 4
+    assert "rows=40-n=3000" in broken_cases(tmp_path, *edits()[number])
+
+
+def test_excerpt_of_the_kill_matrix_is_that_of_the_results() -> None:
+    """Another number of mutants, or another fate, makes the excerpt stale."""
+    page = (DOCS / "guides" / "sensitivity.md").read_text()
+    results = (DOCS / "results" / "sensitivity.md").read_text()
+    (row,) = re.findall(r"^\| `qnorm` \| (\d+) \| (\d+) \| (\d+) \|", results, re.MULTILINE)
+    total, killed, proved = row
+    assert (
+        f"mutants: qnorm, {total} of {total} mutants judged, {proved} proved equal: "
+        f"{killed} killed, {proved} proved equal\n"
+    ) in page
 
 
 def test_scripts_of_the_virtual_hopper_run(tmp_path: Path) -> None:

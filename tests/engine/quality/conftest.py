@@ -44,12 +44,41 @@ def plain(x):
     return x
 
 
+def same(x, eps=1e-6, *, more=False):
+    return x
+
+
+def stepped(x, iterations=1, eps=1e-6):
+    return x
+
+
+def weighted(x, weight, eps=1e-6, *, v=False):
+    return x
+
+
 INPUTS = rows(bf16, n=(1, 64), eps=(1e-6,))
 CLAIM = Claim(kernel=norm, reference="norm:norm", inputs=INPUTS, runs_on=CPU,
               cases=[{"rows": 3, "n": 8}],
               variants=[Variant(name="wide", reference="norm:norm_wide", env="NORM_WIDE")])
 FIXED = Claim(kernel=norm, name="fixed", reference="norm:norm", inputs=INPUTS, runs_on=CPU)
 PLAIN = Claim(kernel=plain, reference="norm:plain", inputs=rows(bf16, n=(1, 64)), runs_on=CPU)
+SAME = Claim(kernel=same, reference="norm:same", inputs=INPUTS, runs_on=CPU,
+             variants=[Variant(name="more", reference="norm:same", env="SAME_MORE")])
+STEPS = Claim(kernel=stepped, name="steps", reference="norm:same", runs_on=CPU,
+              inputs=Inputs({"rows": (0, 9), "n": (1, 64)}, {"x": Tensor(bf16, ("rows", "n"))},
+                            {"iterations": (1, 2), "eps": (1e-6,)}))
+
+WEIGHTED = Inputs({"rows": (0, 9), "n": (1, 64)},
+                  {"x": Tensor(bf16, ("rows", "n")), "weight": Tensor(bf16, ("n",))},
+                  {"eps": (1e-6,)})
+
+
+def by(name):
+    return Claim(kernel=weighted, name=name, reference=f"norm:{name}", inputs=WEIGHTED, runs_on=CPU,
+                 variants=[Variant(name="v", reference=f"norm:{name}", env="V")])
+
+
+BY_WEIGHT, BY_ONE_MORE = by("by_weight"), by("by_one_more")
 '''
 
 REFERENCE = """
@@ -66,13 +95,27 @@ def norm(x, eps):
     total = sum_(x * x, order=sequential(x.shape[-1]))
     return _scaled(x, cast(total, f32), eps)
 
+def _normal(x, eps):
+    wide = cast(x, f32)
+    return cast(_scaled(x, sum_(wide * wide, order=sequential(x.shape[-1])), eps), f32)
+
 @launch
 def norm_wide(x, eps):
-    wide = cast(x, f32)
-    return _scaled(x, sum_(wide * wide, order=sequential(x.shape[-1])), eps)
+    return cast(_normal(x, eps), bf16)
 
 def plain(x):
     return x
+
+def same(x, eps):
+    return x
+
+@launch
+def by_weight(x, weight, eps):
+    return cast(_normal(x, eps) * cast(weight, f32), bf16)
+
+@launch
+def by_one_more(x, weight, eps):
+    return cast(_normal(x, eps) * (1.0 + cast(weight, f32)), bf16)
 """
 
 SHAPE = Shape(layers=2, width=16, heads=2, head_dim=8, rope_dim=4, hidden=16, context=16)

@@ -9,6 +9,7 @@ import torch
 from exactness.errors import UsageError
 from exactness.quality import byte_model, shipped
 from exactness.quality.shipped import ByteModel
+from exactness.quality.windows import Text
 
 
 def test_later_tokens_do_not_change_earlier_logits(model):
@@ -93,7 +94,7 @@ def test_what_ships_is_small_and_as_its_card_says():
 
 def test_the_shipped_model_has_learned_its_language():
     model = ByteModel.open(shipped.WEIGHTS)
-    tokens = torch.from_numpy(model.tokens(shipped.TEXT.read_bytes()[:1025]))
+    tokens = torch.from_numpy(model.tokens(Text.read(shipped.TEXT), 1025).ids[:1025])
     windows = tokens[:1024].reshape(4, 256)
     logits = model.logits(windows[:, :-1], {})
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())

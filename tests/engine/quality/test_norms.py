@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from exactness.quality.norms import Scale, scale_of
+from exactness.quality.norms import Scale, scales_of
 
 N = 64
 WEIGHT = 1.0 + 0.3 * torch.sin(torch.arange(N) * 1.7)
@@ -28,7 +28,13 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_scale(case):
     function, weight, expected = CASES[case]
-    assert scale_of(function, weight, torch.empty(N, dtype=torch.bfloat16)) is expected
+    found = scales_of(function, weight, torch.bfloat16, "cpu")
+    assert found == (() if expected is None else (expected,))
+
+
+def test_a_weight_of_ones_may_be_there_or_not():
+    found = scales_of(rms, torch.ones(N), torch.bfloat16, "cpu")
+    assert found == (Scale.WEIGHT, Scale.NONE)
 
 
 def test_factor_keeps_the_precision_asked_for():

@@ -42,8 +42,11 @@ def test_usual_rules_find_norms_of_queries_and_keys_in_order():
     assert list(chosen(QWEN, ())) == [name for name in QWEN if name[-6:] in ("q_norm", "k_norm")]
 
 
-@pytest.mark.parametrize("name", ["q_a_norm", "q_b_norm", "kv_norm", "q_a_layernorm"])
-def test_usual_rules_find_those_of_deepseek(name):
+@pytest.mark.parametrize(
+    "name",
+    ["q_a_norm", "q_b_norm", "kv_norm", "q_a_layernorm", "query_layernorm", "key_layernorm"],
+)
+def test_usual_rules_find_those_of_deepseek_and_hunyuan(name):
     norms = {f"model.layers.0.self_attn.{name}": Norm("", 1e-6)}
     assert set(chosen(norms, ()).values()) <= set(USUAL)
 
@@ -80,12 +83,72 @@ def test_bound_norms_carry_claim_and_variant(model, catalogue, machine):
         ("*=none", "claim 'none' is unknown"),
         ("*=norm:f32_acc", "has no variant 'f32_acc'; known are wide"),
         ("*=plain", "claim plain takes x; a norm takes x, eps, perhaps weight"),
+        ("*=steps", "claim steps takes x, iterations, eps; a norm takes x, eps, perhaps weight"),
+        ("*=same", "claim same computes no RMS norm of rows; layers.0.q_norm is an RMS norm"),
         ("*=fixed", "nothing to compare: no opt-in variant in claim fixed"),
     ],
 )
 def test_claims_that_cannot_be_used(model, catalogue, machine, text, message):
     with pytest.raises(UsageError, match=message):
         bound(model, [Patch.parse(text)], catalogue, machine)
+
+
+def test_without_rules_a_catalogue_without_qnorm_says_where_one_is(model, catalogue, machine):
+    with pytest.raises(UsageError) as caught:
+        bound(model, (), catalogue, machine)
+    text = str(caught.value)
+    assert text.startswith("without --patch, claim qnorm replaces the norms, and there is none in")
+    assert "run in a checkout of exactness, name one by --project, or give --patch" in text
+
+
+def test_kernel_files_that_cannot_be_imported_are_named_once(model, catalogue, machine):
+    for name in ("a", "b", "c"):
+        (catalogue.project.kernels / f"{name}.py").write_text("import no_such_compiler\n")
+    with pytest.raises(UsageError) as caught:
+        bound(model, [Patch("*", "other")], catalogue, machine)
+    assert str(caught.value).count("no_such_compiler") == 1
+    assert "a.py cannot be imported" in str(caught.value)
+    assert "(one of 3)" in str(caught.value)
+
+
+WEIGHTS = {
+    Scale.WEIGHT: torch.linspace(0.5, 1.5, 64).bfloat16(),
+    Scale.ONE_MORE: torch.linspace(-0.5, 0.5, 64).bfloat16(),
+}
+
+
+class Weighted:
+    """A model of a single norm that multiplies by its weight."""
+
+    dtype, device = "bfloat16", "cpu"
+
+    def __init__(self, scale):
+        weight = WEIGHTS.get(scale, WEIGHTS[Scale.WEIGHT])
+        self.norms = {"a.norm": Norm("a.norm", 1e-6, weight, scale)}
+
+
+@pytest.mark.parametrize("scale", Scale, ids=lambda scale: scale.name)
+@pytest.mark.parametrize(
+    ("claim", "does"), [("by_weight", Scale.WEIGHT), ("by_one_more", Scale.ONE_MORE)]
+)
+def test_a_claim_that_multiplies_by_something_else_is_refused(
+    catalogue, machine, scale, claim, does
+):
+    model, rules = Weighted(scale), [Patch("a.norm", claim)]
+    if scale is does:
+        (made,) = bound(model, rules, catalogue, machine)
+        assert made.work == (0, 0, 0), "what is tried is not counted"
+        return
+    with pytest.raises(UsageError) as caught:
+        bound(model, rules, catalogue, machine)
+    assert f"claim {claim} multiplies by {does.value}; a.norm" in str(caught.value)
+    assert str(caught.value).endswith(f"multiplies by {scale.value}")
+
+
+@pytest.mark.parametrize("scale", Scale, ids=lambda scale: scale.name)
+def test_a_claim_without_a_weight_fits_every_norm(catalogue, machine, scale):
+    (made,) = bound(Weighted(scale), [Patch("*", "norm")], catalogue, machine)
+    assert made.norm.scale is scale
 
 
 def test_a_norm_without_variant_stays_at_the_default(model, catalogue, machine):

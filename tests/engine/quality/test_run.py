@@ -1,6 +1,7 @@
 """Whole runs on a drawn model: controls, planted faults, chunks that are kept."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ from exactness.errors import UsageError
 from exactness.quality import run as running
 from exactness.quality import scoring, windows, words
 from exactness.quality.legs import AGAIN, CHAIN, LEGS
+from exactness.quality.norms import Scale
 from exactness.quality.patches import Patch
 from exactness.quality.run import Request, Run
 from exactness.quality.store import Store
 from exactness.quality.verdict import Finding
+from exactness.quality.windows import Text, Tokens
 
 PATCHES = (Patch("*.q_norm", "norm"),)
 
@@ -47,9 +50,9 @@ def test_controls_hold_and_the_variant_moves_the_logits(prepared, store):
     assert found.verdict.finding is not Finding.NONE
 
 
-def test_perplexity_is_that_of_the_logits(prepared, store, model):
+def test_perplexity_is_that_of_the_logits(prepared, store, model, text):
     found = result(prepared, store)
-    tokens = torch.from_numpy(model.tokens(bytes(range(32, 107)) * 4))
+    tokens = torch.from_numpy(model.tokens(Text.read(text), 289).ids)
     rows = torch.stack([tokens[i * 16 : i * 16 + 17] for i in range(18)])
     own = model.logits(rows[:, :-1], {}).double()
     loss = torch.nn.functional.cross_entropy(own.flatten(0, 1), rows[:, 1:].flatten())
@@ -155,22 +158,52 @@ def test_another_size_cannot_go_on(prepared, store, text, model, catalogue, mach
         Store.resume(store.folder, other.identity)
 
 
-def test_nothing_to_go_on_with(tmp_path, prepared):
-    with pytest.raises(UsageError, match="has no run to go on with"):
-        Store.resume(tmp_path / "none", prepared.identity)
+def test_what_was_asked_for_is_named_before_what_follows_from_it(
+    prepared, store, text, model, catalogue, machine
+):
+    """Another context is also another number of windows in a chunk, and of tokens."""
+    other = Run(Request(text, 8, patches=PATCHES), model, catalogue, machine)
+    with pytest.raises(UsageError, match="--resume: context was 16, now it is 8"):
+        Store.resume(store.folder, other.identity)
 
 
-def test_a_damaged_chunk_is_named(prepared, store):
-    prepared.chunks(store, lambda leg: None)
-    file = store.folder / "chunk-00001.npz"
-    file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(UsageError, match=r"chunk-00001.npz is damaged"):
-        prepared.result(store, 1.0)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"eps": 1e-5}, "--resume: norms.layers.0.q_norm.eps was 1e-06, now it is 1e-05"),
+        (
+            {"scale": Scale.ONE_MORE},
+            r"norms.layers.0.q_norm.scale was '1', now it is '1 \+ weight'",
+        ),
+    ],
+)
+def test_another_norm_cannot_go_on(prepared, store, change, message):
+    first = prepared.patched[0]
+    first.norm = replace(first.norm, **change)
+    with pytest.raises(UsageError, match=message):
+        Store.resume(store.folder, prepared.identity)
 
 
-def test_chunks_of_an_earlier_run_do_not_stay(prepared, store):
-    prepared.chunks(store, lambda leg: None)
-    assert prepared.missing(Store.begin(store.folder, prepared.identity)) == [0, 1, 2, 3, 4]
+def test_other_tokens_of_the_same_text_cannot_go_on(
+    prepared, store, text, model, catalogue, machine, monkeypatch
+):
+    def shifted(self, given, most):
+        return Tokens(given, np.roll(tokens(self, given, most).ids, 1), True)
+
+    tokens = type(model).tokens
+    monkeypatch.setattr(type(model), "tokens", shifted)
+    other = Run(Request(text, patches=PATCHES), model, catalogue, machine)
+    with pytest.raises(UsageError, match="--resume: tokens_sha256 was"):
+        Store.resume(store.folder, other.identity)
+
+
+def test_what_was_kept_is_enough_for_the_report(prepared, store, text, model, catalogue, machine):
+    """A run that was stopped after its last chunk has called no norm when it goes on."""
+    whole = result(prepared, store)
+    other = Run(Request(text, patches=PATCHES), model, catalogue, machine)
+    again = Store.resume(store.folder, other.identity)
+    assert other.missing(again) == []
+    assert other.result(again, 1.0).to_dict() == whole.to_dict()
 
 
 def test_a_model_that_gives_nan_is_refused(prepared, store, model):
@@ -179,13 +212,12 @@ def test_a_model_that_gives_nan_is_refused(prepared, store, model):
         prepared.chunks(store, lambda leg: None)
 
 
-def test_the_stored_result_has_every_figure(prepared, store, tmp_path):
+def test_the_stored_result_has_every_figure(prepared, store):
     found = result(prepared, store)
-    path = tmp_path / "report.json"
-    found.write(path)
-    kept = json.loads(path.read_text())
+    kept = json.loads(found.to_json())
     assert kept["schema_version"] == 1
     assert [leg["key"] for leg in kept["legs"]] == [leg.key for leg in LEGS]
+    assert kept["legs"][0]["perplexity"] == found.perplexity
     variant = kept["legs"][2]
     assert variant["ratio"]["mean"] == found.comparisons["variant"].ratio.mean
     assert set(variant["divergence"]) == {"mean", "median", "p99", "p999", "max"}
@@ -211,3 +243,32 @@ def test_figures_of_a_token_in_closed_form():
     assert found["divergence"][0] == pytest.approx(expected, rel=1e-6)
     assert not found["changed"][0]
     assert found["largest"][0] == np.float32(np.log(3.0))
+    assert found["differing"][0] == 1
+
+
+def test_zeros_of_two_signs_are_not_the_same_bits():
+    first, logits = torch.tensor([[0.0, 1.0, 0.0]]), torch.tensor([[-0.0, 1.0, 0.0]])
+    found = scoring.compared(logits, first, torch.tensor([1]), is_first=False)
+    assert found["largest"][0] == 0.0
+    assert found["differing"].tolist() == [1]
+
+
+def test_a_zero_of_the_other_sign_fails_the_run(prepared, store, model, monkeypatch):
+    """Nothing but the bits of a logit tells it."""
+    honest, calls = type(model).logits, []
+
+    def logits(self, tokens, replaced):
+        out = honest(self, tokens, replaced)
+        out[..., 0] = 0.0
+        calls.append(replaced)
+        if len(calls) == 2:
+            out[0, 0, 0] = -0.0
+        return out
+
+    monkeypatch.setattr(type(model), "logits", logits)
+    found = result(prepared, store)
+    assert found.exit_status == 1
+    assert found.comparisons["again"].logits_differing == 1
+    assert found.comparisons["again"].first_touched == 0
+    assert found.comparisons["chain"].is_zero
+    assert "A/A: DIFFERS in 1 logits" in words.text(found)

@@ -100,6 +100,7 @@ def figures(**changed):
         "divergence": np.zeros(8),
         "changed": np.zeros(8, bool),
         "largest": np.zeros(8, np.float32),
+        "differing": np.zeros(8, np.int64),
         "window": windows(2, 4),
     }
     return Comparison.of(**(made | changed))
@@ -116,17 +117,17 @@ def test_a_leg_like_the_first_is_exactly_zero():
         {"divergence": np.eye(8)[5] * 1e-300},
         {"changed": np.eye(8, dtype=bool)[7]},
         {"largest": np.eye(8, dtype=np.float32)[0]},
+        {"differing": np.eye(8, dtype=np.int64)[1]},
     ],
-    ids=["loss", "divergence", "changed", "largest"],
+    ids=["loss", "divergence", "changed", "largest", "differing"],
 )
 def test_one_token_that_differs_is_not_zero(changed):
     assert not figures(**changed).is_zero
 
 
 def test_the_first_token_that_differs():
-    largest = np.array([0, 0, 0, 1e-7, 0, 2, 0, 0], np.float32)
-    found = figures(largest=largest)
-    assert (found.tokens_touched, found.first_touched) == (2, 3)
+    found = figures(differing=np.array([0, 0, 0, 1, 0, 20, 0, 0]))
+    assert (found.tokens_touched, found.first_touched, found.logits_differing) == (2, 3, 21)
     assert figures().first_touched is None
 
 

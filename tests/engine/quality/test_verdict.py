@@ -8,9 +8,9 @@ from exactness.quality.verdict import Finding, Verdict
 
 def leg(mean=0.0, error=0.0, kl=0.0, tokens=10_000):
     divergence = Divergence(kl, kl, kl, kl, kl)
-    return Comparison(
-        3.0, LogRatio(mean, error, error / 2, tokens), divergence, 0.0, kl, int(kl > 0), None
-    )
+    touched = int(kl > 0)
+    ratio = LogRatio(mean, error, error / 2, tokens)
+    return Comparison(3.0, ratio, divergence, 0.0, kl, 7 * touched, touched, None)
 
 
 def judged(variant, again=None, chain=None, reordered=None):
@@ -51,14 +51,23 @@ def test_worse_says_by_how_much():
 
 
 def test_noise_gives_the_scale():
-    assert "3 times as far" in judged(leg(1e-4, 2e-4, 3e-5)).text
+    """What a mere change of order does to the perplexity stands beside what the variant does."""
+    text = judged(leg(1e-2, 2e-4, 3e-5), reordered=leg(-2e-3, 4e-4, 1e-5)).text
+    assert "worse than the default beyond noise" in text
+    assert "in another order: -2.00e-03 ± 4.0e-04" in text
+    assert "Mean KL divergence 3.00e-05 nats, of that order 1.00e-05: a ratio of 3." in text
     assert "in another order changes nothing" in judged(leg(1e-4, 2e-4, 3e-5), reordered=leg()).text
 
 
 def test_the_same_logits_are_identical():
     verdict = judged(leg())
     assert verdict.finding is Finding.IDENTICAL
-    assert "the same logits at all 10,000 tokens" in verdict.text
+    assert "the same bits in every logit, over 10,000 tokens." in verdict.text
+
+
+def test_one_token_is_not_tokens():
+    assert judged(leg(tokens=1)).text.endswith("over 1 token.")
+    assert "over 1 token;" in judged(leg(1e-4, 2e-4, 1e-5, tokens=1)).text
 
 
 @pytest.mark.parametrize(
@@ -69,5 +78,6 @@ def test_a_broken_control_leaves_no_verdict(leg_name, text):
     verdict = judged(leg(1e-2, 2e-4, 1e-5), **{leg_name: leg(0.0, 0.0, 1e-9)})
     assert verdict.finding is Finding.NONE
     assert text in verdict.text
+    assert "(7 of them, largest difference 1e-09" in verdict.text
     assert "better" not in verdict.text
     assert "worse" not in verdict.text
