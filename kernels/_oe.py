@@ -10,10 +10,31 @@ import torch
 import triton
 import triton.language as tl
 
+from exactness.formats import bf16
+from exactness.inputs import Layout, Tensor
+
 from ._host import check_tensor
 from ._layout import COLUMNS, VECTOR, check_float_tensor
 
 BRANCHES = 4
+
+TABLE_ROWS = tuple(f"rows{branch}" for branch in range(BRANCHES))
+"""Names of sizes: the rows of each table that are here."""
+
+TABLES = {
+    f"table{branch}": Tensor(bf16, (rows, "width"), layouts=tuple(Layout))
+    for branch, rows in enumerate(TABLE_ROWS)
+}
+"""What claims draw tables from."""
+
+
+def table_rows(*rows: int) -> dict[str, int]:
+    """The sizes of four tables."""
+    return dict(zip(TABLE_ROWS, rows, strict=True))
+
+
+RANK_ROWS = table_rows(4_000_002, 4_000_004, 4_000_006, 4_000_008)
+"""A quarter of WeLM's tables, which four ranks share."""
 
 _MULTIPLIER: tl.constexpr = tl.constexpr(2654435761)
 

@@ -18,7 +18,7 @@ import triton.language as tl
 
 from exactness.claim import Bench, Claim
 from exactness.formats import f32
-from exactness.inputs import Inputs, Tensor
+from exactness.inputs import Inputs, Layout, Tensor
 from exactness.launching import Launch, launcher
 
 from ._host import check_tensor
@@ -226,8 +226,8 @@ CLAIM = Claim(
     inputs=Inputs(
         {"rows": (0, 200), "groups": (1, 8)},
         {
-            "scores": Tensor(f32, ("rows", "128*groups"), _SCORES),
-            "bias": Tensor(f32, ("128*groups",), _BIASES),
+            "scores": Tensor(f32, ("rows", "128*groups"), _SCORES, tuple(Layout)),
+            "bias": Tensor(f32, ("128*groups",), _BIASES, tuple(Layout)),
         },
         {"topk": (10, 1, 2, 8, 17, 32)},
     ),

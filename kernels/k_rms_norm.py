@@ -13,7 +13,7 @@ import triton.language as tl
 
 from exactness.claim import Bench, Claim
 from exactness.formats import bf16, f16, f32
-from exactness.inputs import Inputs, Tensor
+from exactness.inputs import Inputs, Layout, Tensor
 from exactness.launching import Launch, launcher
 
 from ._heads import EPS, HEADS, UNCONTRACTED_MEAN, check_heads, head_and_weight, tile
@@ -129,16 +129,16 @@ CLAIM = Claim(
     inputs=Inputs(
         _SIZES,
         {
-            "x": Tensor("format", ("tokens", "heads", "2**log_dim")),
-            "weight": Tensor("weight_format", ("2**log_dim",)),
+            "x": Tensor("format", ("tokens", "heads", "2**log_dim"), layouts=tuple(Layout)),
+            "weight": Tensor("weight_format", ("2**log_dim",), layouts=tuple(Layout)),
         },
         {"eps": EPS},
         {"format": (f32, bf16, f16), "weight_format": (bf16, f32, f16)},
     ),
     unrounded=k_rms_norm_unrounded,
     cases=[
-        {"tokens": 20, "heads": 1, "log_dim": 7},
         {"tokens": 9, "heads": 3, "log_dim": 5},
+        {"tokens": 20, "heads": 1, "log_dim": 7},
         {"tokens": 5, "heads": 8, "log_dim": 9},
         {"tokens": 20, "heads": 1, "log_dim": 8, "format": "bf16"},
     ],

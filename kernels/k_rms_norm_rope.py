@@ -7,13 +7,15 @@ queries are turned in place by the others.
 Baseline: WeLMv4's two launches (`references/k_rms_norm_rope.py`).
 """
 
+from dataclasses import replace
+
 import torch
 import triton
 import triton.language as tl
 
 from exactness.claim import Bench, Claim
 from exactness.formats import INTEGERS, bf16, f16, f32
-from exactness.inputs import Inputs, IntegerTensor, Tensor
+from exactness.inputs import Inputs, IntegerTensor, Layout, Tensor
 from exactness.launching import Launch, launcher
 
 from ._heads import EPS, HEADS, UNCONTRACTED_MEAN, check_heads, head_and_weight, tile
@@ -240,37 +242,43 @@ def _planned(
     )
 
 
+def _positions(low: int, end: str) -> IntegerTensor:
+    return IntegerTensor(INTEGERS["i64"], ("tokens",), low, end)
+
+
 _DIM = "16*2**log_dim"
-_HALF = "eighths*2**log_dim"
-_HEADS = {"q_heads": 6, "k_heads": 1, "log_dim": 4, "eighths": 2}
+_HEADS = {"q_heads": 6, "k_heads": 1, "half": 32, "log_dim": 4}
+
+_INPUTS = Inputs(
+    {
+        "tokens": (0, 40),
+        "rows": (0, 80),
+        "q_heads": (0, 12),
+        "k_heads": HEADS,
+        "half": (1, 256),
+        "log_dim": (0, 5),
+    },
+    {
+        "q": Tensor("format", ("tokens", "q_heads", _DIM), layouts=tuple(Layout)),
+        "k": Tensor("format", ("tokens", "k_heads", _DIM), layouts=tuple(Layout)),
+        "weight": Tensor("weight_format", (_DIM,), layouts=tuple(Layout)),
+        "positions": _positions(-1, "rows+1"),  # from one row before the table to one behind it
+        "cos_sin": Tensor(f32, ("rows", "2*half")),
+    },
+    {"eps": EPS},
+    {"format": (f32, bf16, f16), "weight_format": (bf16, f32, f16)},
+    at_most={"half": "8*2**log_dim"},
+)
 
 CLAIM = Claim(
     kernel=k_rms_norm_rope,
     reference="k_rms_norm_rope:k_rms_norm_rope",
-    inputs=Inputs(
-        {
-            "tokens": (0, 40),
-            "more_rows": (0, 40),
-            "q_heads": (0, 12),
-            "k_heads": HEADS,
-            "log_dim": (0, 5),
-            "eighths": (1, 8),
-        },
-        {
-            "q": Tensor("format", ("tokens", "q_heads", _DIM)),
-            "k": Tensor("format", ("tokens", "k_heads", _DIM)),
-            "weight": Tensor("weight_format", (_DIM,)),
-            "positions": IntegerTensor(INTEGERS["i64"], ("tokens",), 0, "tokens+more_rows"),
-            "cos_sin": Tensor(f32, ("tokens+more_rows", f"2*{_HALF}")),
-        },
-        {"eps": EPS},
-        {"format": (f32, bf16, f16), "weight_format": (bf16, f32, f16)},
-    ),
+    inputs=_INPUTS,
     cases=[
-        {"tokens": 20, "more_rows": 30, **_HEADS, "format": "bf16"},
-        {"tokens": 20, "more_rows": 0, **_HEADS, "log_dim": 3},
-        {"tokens": 9, "more_rows": 3, "q_heads": 3, "k_heads": 3, "log_dim": 1, "eighths": 3},
-        {"tokens": 5, "more_rows": 1, "q_heads": 8, "k_heads": 8, "log_dim": 5, "eighths": 8},
+        {"tokens": 20, "rows": 50, **_HEADS, "format": "bf16"},
+        {"tokens": 20, "rows": 20, **_HEADS, "half": 16, "log_dim": 3},
+        {"tokens": 9, "rows": 5, "q_heads": 3, "k_heads": 3, "half": 6, "log_dim": 2},
+        {"tokens": 5, "rows": 6, "q_heads": 8, "k_heads": 8, "half": 256, "log_dim": 5},
     ],
     outputs=("k_out",),
     mutates={"q": "q_out"},
@@ -279,7 +287,10 @@ CLAIM = Claim(
     bench=[
         Bench(
             name="k_rms_norm_rope",
-            sizes={"tokens": "tokens", "more_rows": POSITIONS, **_HEADS, "format": "bf16"},
+            inputs=replace(
+                _INPUTS, tensors={**_INPUTS.tensors, "positions": _positions(0, "rows")}
+            ),
+            sizes={"tokens": "tokens", "rows": POSITIONS, **_HEADS, "format": "bf16"},
             bytes="tokens*(2*256*2 + 2*6*64*2 + 64*4 + 8) + 256*2",
             against={"chain": "_torch_chains:k_rms_norm_rope"},
         )

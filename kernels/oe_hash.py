@@ -15,7 +15,7 @@ import triton.language as tl
 
 from exactness.claim import Bench, Claim
 from exactness.formats import INTEGERS
-from exactness.inputs import Inputs, IntegerTensor
+from exactness.inputs import Inputs, IntegerTensor, Layout
 from exactness.launching import Launch, launcher
 
 from ._oe import BRANCHES, check_integer, check_integers, check_tokens, hashes
@@ -98,7 +98,7 @@ def oe_hash(
 
 
 def _tokens() -> IntegerTensor:
-    return IntegerTensor(INTEGERS["i64"], ("tokens",), low=-(2**33), end=2**33)
+    return IntegerTensor(INTEGERS["i64"], ("tokens",), -(2**33), 2**33, tuple(Layout))
 
 
 CLAIM = Claim(

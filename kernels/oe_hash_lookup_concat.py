@@ -13,12 +13,15 @@ import triton
 import triton.language as tl
 
 from exactness.claim import Bench, Claim
-from exactness.formats import INTEGERS, bf16
-from exactness.inputs import Inputs, IntegerTensor, Tensor
+from exactness.formats import INTEGERS
+from exactness.inputs import Inputs, IntegerTensor, Layout
 from exactness.launching import Launch, launcher
 
 from ._oe import (
     BRANCHES,
+    RANK_ROWS,
+    TABLE_ROWS,
+    TABLES,
     check_integer,
     check_integers,
     check_tables,
@@ -26,6 +29,7 @@ from ._oe import (
     copy_rows,
     hashes,
     layout,
+    table_rows,
     warps,
 )
 from ._start import options, start
@@ -133,23 +137,15 @@ def oe_hash_lookup_concat(
 
 
 def _tokens() -> IntegerTensor:
-    return IntegerTensor(INTEGERS["i64"], ("tokens",), low=0, end=151936)
+    return IntegerTensor(INTEGERS["i64"], ("tokens",), 0, 151936, tuple(Layout))
 
 
 CLAIM = Claim(
     kernel=oe_hash_lookup_concat,
     reference="oe_hash_lookup_concat:oe_hash_lookup_concat",
     inputs=Inputs(
-        {"tokens": (0, 300), "rows": (0, 900), "width": (1, 700)},
-        {
-            "ids": _tokens(),
-            "g2": _tokens(),
-            "g3": _tokens(),
-            "table0": Tensor(bf16, ("rows", "width")),
-            "table1": Tensor(bf16, ("rows+2", "width")),
-            "table2": Tensor(bf16, ("rows+4", "width")),
-            "table3": Tensor(bf16, ("rows+6", "width")),
-        },
+        {"tokens": (0, 300), **dict.fromkeys(TABLE_ROWS, (0, 900)), "width": (1, 700)},
+        {"ids": _tokens(), "g2": _tokens(), "g3": _tokens(), **TABLES},
         {
             "token_vocabulary": (151936, 65536, 2**32 - 1),
             # Tables of which about a half is here.
@@ -158,9 +154,9 @@ CLAIM = Claim(
         },
     ),
     cases=[
-        {"tokens": 9, "rows": 50, "width": 512},
-        {"tokens": 60, "rows": 60, "width": 7, "starts": (1, 0, 3, 2)},
-        {"tokens": 40, "rows": 60, "width": 32, "token_vocabulary": 2**32 - 1},
+        {"tokens": 9, **table_rows(50, 52, 54, 56), "width": 512},
+        {"tokens": 60, **table_rows(60, 62, 64, 66), "width": 7, "starts": (1, 0, 3, 2)},
+        {"tokens": 40, **table_rows(66, 64, 62, 60), "width": 32, "token_vocabulary": 2**32 - 1},
     ],
     bench=[
         Bench(
@@ -168,7 +164,7 @@ CLAIM = Claim(
             # Vocabularies of all four ranks: of a token's four rows, one is here.
             sizes={
                 "tokens": "tokens",
-                "rows": 4000002,
+                **RANK_ROWS,
                 "width": 512,
                 "vocabularies": (16000008, 16000016, 16000024, 16000032),
             },

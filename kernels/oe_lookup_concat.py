@@ -15,12 +15,23 @@ import triton
 import triton.language as tl
 
 from exactness.claim import Bench, Claim
-from exactness.formats import INTEGERS, bf16
-from exactness.inputs import Inputs, IntegerTensor, Tensor
+from exactness.formats import INTEGERS
+from exactness.inputs import Inputs, IntegerTensor, Layout
 from exactness.launching import Launch, launcher
 
 from ._layout import check_float_tensor
-from ._oe import BRANCHES, check_integers, check_tables, copy_rows, layout, warps
+from ._oe import (
+    BRANCHES,
+    RANK_ROWS,
+    TABLE_ROWS,
+    TABLES,
+    check_integers,
+    check_tables,
+    copy_rows,
+    layout,
+    table_rows,
+    warps,
+)
 from ._start import options, start
 
 
@@ -109,19 +120,15 @@ def oe_lookup_concat(
     )
 
 
-def _ids(low: int, end: str) -> IntegerTensor:
-    return IntegerTensor(INTEGERS["i64"], ("tokens", BRANCHES), low, end)
+def _ids(low: int, times: int, more: int) -> IntegerTensor:
+    ends = tuple(f"{times}*{rows}+{more}" for rows in TABLE_ROWS)
+    return IntegerTensor(INTEGERS["i64"], ("tokens", BRANCHES), low, ends, tuple(Layout))
 
 
 _INPUTS = Inputs(
-    {"tokens": (0, 300), "rows": (0, 1500), "width": (1, 700)},
-    {
-        "ids": _ids(-1, "rows+7"),  # from one row before the tables to one behind the longest
-        "table0": Tensor(bf16, ("rows", "width")),
-        "table1": Tensor(bf16, ("rows+2", "width")),
-        "table2": Tensor(bf16, ("rows+4", "width")),
-        "table3": Tensor(bf16, ("rows+6", "width")),
-    },
+    {"tokens": (0, 300), **dict.fromkeys(TABLE_ROWS, (0, 1500)), "width": (1, 700)},
+    # Ids from one row before the tables to one behind the longest.
+    {"ids": _ids(-1, 1, 1), **TABLES},
     {"starts": ((0, 0, 0, 0), (1, 0, 3, 2), (700, 702, 704, 706))},
 )
 
@@ -130,16 +137,17 @@ CLAIM = Claim(
     reference="oe_lookup_concat:oe_lookup_concat",
     inputs=_INPUTS,
     cases=[
-        {"tokens": 9, "rows": 20, "width": 512},
-        {"tokens": 40, "rows": 5, "width": 33, "starts": (1, 0, 3, 2)},
-        {"tokens": 3, "rows": 0, "width": 600},
+        {"tokens": 9, **table_rows(20, 22, 24, 26), "width": 512},
+        {"tokens": 40, **table_rows(5, 7, 9, 11), "width": 33, "starts": (1, 0, 3, 2)},
+        {"tokens": 20, **table_rows(8, 7, 6, 5), "width": 8},
+        {"tokens": 3, **table_rows(0, 2, 0, 6), "width": 600},
     ],
     bench=[
         Bench(
             name="oe_lookup_concat",
             # Ids of all four ranks: of a token's four rows, one is here.
-            inputs=replace(_INPUTS, tensors={**_INPUTS.tensors, "ids": _ids(0, "4*rows")}),
-            sizes={"tokens": "tokens", "rows": 4000002, "width": 512},
+            inputs=replace(_INPUTS, tensors={**_INPUTS.tensors, "ids": _ids(0, 4, 0)}),
+            sizes={"tokens": "tokens", **RANK_ROWS, "width": 512},
             bytes="tokens*(4*8+2*width+4*2*width)",
             against={"chain": "_torch_chains:oe_lookup_concat"},
             large="16 GiB of tables",

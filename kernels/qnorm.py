@@ -16,7 +16,7 @@ import triton.language as tl
 
 from exactness.claim import Bench, Claim, Exhaustive, Variant
 from exactness.formats import bf16
-from exactness.inputs import rows
+from exactness.inputs import Layout, rows
 from exactness.launching import Launch, launcher
 
 from ._host import bf16_constant, check_number, check_tensor
@@ -153,7 +153,12 @@ CLAIM = Claim(
     reference="qnorm:qnorm",
     golden="qnorm",
     unrounded=qnorm_unrounded,
-    inputs=rows(bf16, n=(1, 8192), eps=(1e-6, 0.0, 1e-5, 1.0, 2**-8 + 2**-16 + 2**-48)),
+    inputs=rows(
+        bf16,
+        n=(1, 8192),
+        layouts=tuple(Layout),
+        eps=(1e-6, 0.0, 1e-5, 1.0, 2**-8 + 2**-16 + 2**-48),
+    ),
     cases=[
         {"rows": 64, "n": 512},
         {"rows": 7, "n": 96},

@@ -15,7 +15,7 @@ import torch
 
 from exactness.claim import Bench, Claim
 from exactness.formats import bf16, f16, f32
-from exactness.inputs import Inputs, Tensor
+from exactness.inputs import Inputs, Layout, Tensor
 from exactness.launching import Launch, launcher
 
 from ._rms_norm import MAX_COLUMNS, Contract, planned
@@ -57,35 +57,41 @@ def rms_norm_unrounded(
     return planned(x, None, weight, eps, Contract.WELM, False, False, torch.float32)
 
 
-_FORMATS = {"format": (bf16, f16, f32), "weight_format": (bf16, f32, f16)}
-_EPS = {"eps": (1e-5, 1e-6, 0.0, 1.0 + 2**-24 + 2**-50)}
-# Weights that hide the row by neither underflow nor overflow.
-_WEIGHT = Tensor("weight_format", ("n",), ("normal", "log_spaced", "ties", "specials"))
 _WIDE = {"format": "f32", "weight_format": "f32"}
 _CASES = [
-    {"rows": 3, "n": 2048},
-    {"rows": 5, "n": 1000, "format": "f16", "weight_format": "f32"},
-    {"rows": 5, "n": 1001, "format": "bf16", "weight_format": "f32"},
-    {"rows": 5, "n": 768, "format": "f32", "weight_format": "f16"},
-    {"rows": 3, "n": 4001, **_WIDE},
-    {"rows": 40, "n": 200, **_WIDE},
-    {"rows": 40, "n": 100, **_WIDE},
-    {"rows": 40, "n": 13, **_WIDE},
-    {"rows": 40, "n": 31, **_WIDE},
-    {"rows": 300, "n": 1, **_WIDE},
+    {"tokens": 5, "heads": 3, "n": 768, "format": "f32", "weight_format": "f16"},
+    {"tokens": 3, "heads": 1, "n": 2048},
+    {"tokens": 5, "heads": 1, "n": 1000, "format": "f16", "weight_format": "f32"},
+    {"tokens": 5, "heads": 1, "n": 1001, "format": "bf16", "weight_format": "f32"},
+    {"tokens": 3, "heads": 1, "n": 4001, **_WIDE},
+    {"tokens": 20, "heads": 2, "n": 200, **_WIDE},
+    {"tokens": 40, "heads": 1, "n": 100, **_WIDE},
+    {"tokens": 40, "heads": 1, "n": 13, **_WIDE},
+    {"tokens": 8, "heads": 5, "n": 31, **_WIDE},
+    {"tokens": 300, "heads": 1, "n": 1, **_WIDE},
 ]
-_ROWS = Inputs(
-    {"rows": (0, 40), "n": (1, MAX_COLUMNS)},
-    {"x": Tensor("format", ("rows", "n")), "weight": _WEIGHT},
-    _EPS,
-    _FORMATS,
-)
-_HEADS = Inputs(
-    {"tokens": (0, 40), "heads": (1, 8), "n": (1, MAX_COLUMNS)},
-    {"x": Tensor("format", ("tokens", "heads", "n")), "weight": _WEIGHT},
-    _EPS,
-    _FORMATS,
-)
+
+
+def _inputs(**leading: tuple[int, int]) -> Inputs:
+    return Inputs(
+        {**leading, "n": (1, MAX_COLUMNS)},
+        {
+            "x": Tensor("format", (*leading, "n"), layouts=tuple(Layout)),
+            # Weights that hide the row by neither underflow nor overflow.
+            "weight": Tensor(
+                "weight_format",
+                ("n",),
+                ("normal", "log_spaced", "ties", "specials"),
+                tuple(Layout),
+            ),
+        },
+        {"eps": (1e-5, 1e-6, 0.0, 1.0 + 2**-24 + 2**-50)},
+        {"format": (bf16, f16, f32), "weight_format": (bf16, f32, f16)},
+    )
+
+
+_HEADS = _inputs(tokens=(0, 40), heads=(1, 8))
+_ROWS = _inputs(rows=(0, 40))
 _ALLOWED = ("fma", "rsqrt.approx.ftz")
 _HIDDEN = {"rows": "tokens", "n": 2048}
 
@@ -95,13 +101,14 @@ RMS_NORM = Claim(
     reference="rms_norm:rms_norm",
     golden=("rms_norm", "rms_norm_f32copy"),
     outputs=("out", "out_f32"),
-    inputs=_ROWS,
+    inputs=_HEADS,
     cases=_CASES,
     parameters={"eps": 1e-5},
     allows=_ALLOWED,
     bench=[
         Bench(
             name="rms_norm_f32copy",
+            inputs=_ROWS,
             sizes=_HIDDEN,
             bytes="8*rows*n+2*n",
             against={"chain": "_torch_chains:rms_norm_f32copy"},
@@ -114,15 +121,20 @@ O_NORM = Claim(
     kernel=rms_norm,
     reference="rms_norm:o_norm",
     golden="rms_norm",
-    inputs=_ROWS,
+    inputs=_HEADS,
     unrounded=rms_norm_unrounded,
-    cases=[{"rows": 8, "n": 2048}, {"rows": 8, "n": 768, "weight_format": "f32"}, *_CASES[5:]],
+    cases=[
+        {"tokens": 4, "heads": 2, "n": 768, "weight_format": "f32"},
+        {"tokens": 8, "heads": 1, "n": 2048},
+        *_CASES[5:],
+    ],
     parameters={"eps": 1e-5},
     allows=_ALLOWED,
     # One implementation, two places in the model; both normalise the hidden size.
     bench=[
         Bench(
             name=name,
+            inputs=_ROWS,
             sizes=_HIDDEN,
             bytes="4*rows*n+2*n",
             against={

@@ -9,13 +9,18 @@ Baseline: WeLM's Triton kernel as compiled with fusion on (`references/rms_norm_
 called with contiguous tensors at 16 bytes. Other strides give the bits of the contiguous copy.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
+import numpy as np
 import torch
 
-from exactness.claim import Bench, Claim
+from exactness.bits import decode, encode
+from exactness.claim import Bench, Claim, Equivalent
 from exactness.formats import bf16, f16, f32
-from exactness.inputs import Inputs, Tensor
+from exactness.inputs import Inputs, Layout, Tensor
 from exactness.launching import Launch, launcher
 
 from ._norm import check_beside, check_rows
@@ -57,32 +62,71 @@ def rms_norm_residual(
     return planned(x, residual, weight, eps, contract, residual_after, f32_copy)
 
 
-_INPUTS = Inputs(
-    {"rows": (0, 40), "n": (1, MAX_COLUMNS)},
-    {
-        "x": Tensor("format", ("rows", "n")),
-        "residual": Tensor("residual_format", ("rows", "n")),
-        # Weights that hide the row by neither underflow nor overflow.
-        "weight": Tensor("weight_format", ("n",), ("normal", "log_spaced", "ties", "specials")),
-    },
-    {"eps": (1e-5, 1e-6, 0.0, 1.0 + 2**-24 + 2**-50), "residual_after": (False, True)},
-    {
-        "format": (bf16, f16, f32),
-        "residual_format": (bf16, f32, f16),
-        "weight_format": (bf16, f32, f16),
-    },
+def _inputs(**leading: tuple[int, int]) -> Inputs:
+    dims = (*leading, "n")
+    return Inputs(
+        {**leading, "n": (1, MAX_COLUMNS)},
+        {
+            "x": Tensor("format", dims, layouts=tuple(Layout)),
+            "residual": Tensor("residual_format", dims, layouts=tuple(Layout)),
+            # Weights that hide the row by neither underflow nor overflow.
+            "weight": Tensor(
+                "weight_format",
+                ("n",),
+                ("normal", "log_spaced", "ties", "specials"),
+                tuple(Layout),
+            ),
+        },
+        {"eps": (1e-5, 1e-6, 0.0, 1.0 + 2**-24 + 2**-50), "residual_after": (False, True)},
+        {
+            "format": (bf16, f16, f32),
+            "residual_format": (bf16, f32, f16),
+            "weight_format": (bf16, f32, f16),
+        },
+    )
+
+
+_HEADS = _inputs(tokens=(0, 40), heads=(1, 8))
+_ROWS = _inputs(rows=(0, 40))
+_ONE_FORMAT = replace(
+    _HEADS,
+    tensors={name: replace(each, format="format") for name, each in _HEADS.tensors.items()},
+    parameters={"eps": _HEADS.parameters["eps"]},
+    formats={"format": _HEADS.formats["format"]},
 )
 _WIDE = {"format": "f32", "weight_format": "f32"}
 _CASES = [
-    {"rows": 3, "n": 2048},
-    {"rows": 5, "n": 1000, **_WIDE, "residual_after": True},
-    {"rows": 5, "n": 1001, "weight_format": "f32"},
-    {"rows": 40, "n": 200, **_WIDE},
-    {"rows": 40, "n": 100, **_WIDE, "residual_format": "f16"},
-    {"rows": 40, "n": 13, **_WIDE, "residual_format": "f32"},
-    {"rows": 40, "n": 31, **_WIDE, "residual_format": "f32"},
-    {"rows": 300, "n": 1, **_WIDE},
+    {"tokens": 5, "heads": 2, "n": 1001, "weight_format": "f32"},
+    {"tokens": 3, "heads": 1, "n": 2048},
+    {"tokens": 5, "heads": 1, "n": 1000, **_WIDE, "residual_after": True},
+    {"tokens": 20, "heads": 2, "n": 200, **_WIDE},
+    {"tokens": 40, "heads": 1, "n": 100, **_WIDE, "residual_format": "f16"},
+    {"tokens": 40, "heads": 1, "n": 13, **_WIDE, "residual_format": "f32"},
+    {"tokens": 8, "heads": 5, "n": 31, **_WIDE, "residual_format": "f32"},
+    {"tokens": 300, "heads": 1, "n": 1, **_WIDE},
 ]
+
+
+def _sizes(case: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in case.items() if name in _HEADS.sizes}
+
+
+def _rows(case: Mapping[str, Any]) -> dict[str, Any]:
+    """A case in two dimensions."""
+    others = {name: value for name, value in case.items() if name not in _HEADS.sizes}
+    return {"rows": case["tokens"] * case["heads"], "n": case["n"], **others}
+
+
+def _is_exact_in_its_own_format() -> bool:
+    """Residual and weight have one format, and all numbers of 16 bits are exact in theirs."""
+    patterns = np.arange(1 << 16, dtype=np.uint16)
+    for fmt in (bf16, f16):
+        values = decode(patterns, fmt)
+        if not np.all((encode(values, fmt) == patterns) | np.isnan(values)):
+            return False
+    return {each.format for each in _ONE_FORMAT.tensors.values()} == {"format"}
+
+
 _OUTPUTS = ("out", "residual_out", "out_f32")
 _ALLOWED = ("fma", "rsqrt.approx.ftz")
 
@@ -92,13 +136,14 @@ RESIDUAL = Claim(
     reference="rms_norm_residual:rms_norm_residual",
     golden=("rms_norm_residual", "rms_norm_f32rows"),
     outputs=_OUTPUTS,
-    inputs=_INPUTS,
+    inputs=_HEADS,
     cases=_CASES,
     parameters={"eps": 1e-5},
     allows=_ALLOWED,
     bench=[
         Bench(
             name="rms_norm_residual",
+            inputs=_ROWS,
             sizes={"rows": "tokens", "n": 2048},
             bytes="12*rows*n+2*n",
             against={"chain": "_torch_chains:rms_norm_residual"},
@@ -106,13 +151,37 @@ RESIDUAL = Claim(
     ],
 )
 
+PAIR = Claim(
+    name="residual_add_rms_norm",
+    kernel=partial(rms_norm_residual, f32_copy=True),
+    reference="rms_norm_residual:residual_add_rms_norm",
+    golden="rms_norm_residual",
+    outputs=_OUTPUTS,
+    inputs=_ONE_FORMAT,
+    cases=[
+        {"tokens": 5, "heads": 2, "n": 1001},
+        {"tokens": 3, "heads": 1, "n": 2048},
+        {"tokens": 5, "heads": 1, "n": 768, "format": "f16"},
+        *({**_sizes(case), "format": "f32"} for case in _CASES[3:]),
+    ],
+    parameters={"eps": 1e-5},
+    allows=_ALLOWED,
+    equivalent={
+        f"to_and_back:narrow=cast(out, out_f32 > h) {wrong}": Equivalent(
+            "the stored sum has the weight's format already, in which it is exact",
+            _is_exact_in_its_own_format,
+        )
+        for wrong in ("no_rounding", "toward_zero")
+    },
+)
+
 PREVIOUS_PRECISION = Claim(
     name="rms_norm_previous_precision",
     kernel=partial(rms_norm_residual, f32_copy=True, contract=Contract.PREVIOUS_PRECISION),
     reference="rms_norm_residual:rms_norm_previous_precision",
     outputs=_OUTPUTS,
-    inputs=_INPUTS,
-    cases=_CASES,
+    inputs=_ROWS,
+    cases=[*map(_rows, _CASES)],
     allows=_ALLOWED,
 )
 
@@ -121,10 +190,10 @@ RESIDUAL_ROUNDED = Claim(
     kernel=partial(rms_norm_residual, f32_copy=True, contract=Contract.RESIDUAL_ROUNDED),
     reference="rms_norm_residual:rms_norm_residual_rounded",
     outputs=_OUTPUTS,
-    inputs=_INPUTS,
+    inputs=_ROWS,
     cases=[
         {"rows": 3, "n": 2048, "weight_format": "f32"},
-        *({**case, "residual_format": "f32"} for case in _CASES[3:]),
+        *({**_rows(case), "residual_format": "f32"} for case in _CASES[3:]),
     ],
     allows=_ALLOWED,
 )

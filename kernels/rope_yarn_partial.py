@@ -8,13 +8,15 @@ Baseline: WeLMv4's `WelmV4InplaceRotaryEmbedding` (`references/rope_yarn_partial
 contraction into these two fma is written out here. `_yarn.yarn_cos_sin` makes its table.
 """
 
+from dataclasses import replace
+
 import torch
 import triton
 import triton.language as tl
 
 from exactness.claim import Bench, Claim
 from exactness.formats import INTEGERS, bf16, f16, f32
-from exactness.inputs import Inputs, IntegerTensor, Tensor
+from exactness.inputs import Inputs, IntegerTensor, Layout, Tensor
 from exactness.launching import Launch, Part, launcher
 
 from ._host import check_tensor
@@ -210,34 +212,51 @@ _HEAD_DIM = "nope+2*half"
 _FORMATS = {"format": (bf16, f16, f32)}
 _HEADS = {"q_heads": 6, "k_heads": 1, "nope": 192, "half": 32}
 
+
+def _rotated(tokens: str, heads: str) -> Tensor:
+    return Tensor("format", (tokens, heads, _HEAD_DIM), layouts=tuple(Layout))
+
+
+def _numbers(count: str, end: str, low: int = -1) -> IntegerTensor:
+    """Below `end`, and what names nothing: one less than the first and one behind the last."""
+    return IntegerTensor(INTEGERS["i64"], (count,), low, end if low == 0 else f"{end}+1")
+
+
+_TABLE = Tensor(f32, ("rows", "2*half"))
+_INPUTS = Inputs(
+    {"tokens": (0, 300), "rows": (0, 340), **_SIZES},
+    {
+        "q": _rotated("tokens", "q_heads"),
+        "k": _rotated("tokens", "k_heads"),
+        "positions": _numbers("tokens", "rows"),
+        "cos_sin": _TABLE,
+    },
+    {"rows_by": (BY_POSITION, BY_TOKEN)},
+    _FORMATS,
+    at_most={"tokens": "rows"},  # by token, there must be a row for each
+)
+
 CLAIM = Claim(
     kernel=rope_yarn_partial,
     allows=("fma",),
     reference="rope_yarn_partial:rope_yarn_partial",
     golden=("rope", "rope_f32"),
     parameters={"head_dim": 256, "rows_by": BY_TOKEN},
-    inputs=Inputs(
-        {"tokens": (0, 300), "more_rows": (0, 40), **_SIZES},
-        {
-            "q": Tensor("format", ("tokens", "q_heads", _HEAD_DIM)),
-            "k": Tensor("format", ("tokens", "k_heads", _HEAD_DIM)),
-            "positions": IntegerTensor(INTEGERS["i64"], ("tokens",), 0, "tokens+more_rows"),
-            "cos_sin": Tensor(f32, ("tokens+more_rows", "2*half")),
-        },
-        {"rows_by": (BY_POSITION, BY_TOKEN)},
-        _FORMATS,
-    ),
+    inputs=_INPUTS,
     cases=[
-        {"tokens": 9, "more_rows": 30, **_HEADS},
-        {"tokens": 5, "more_rows": 0, **_HEADS, "format": "f32", "rows_by": BY_TOKEN},
-        {"tokens": 3, "more_rows": 7, **_HEADS, "nope": 5, "half": 19, "format": "f16"},
+        {"tokens": 9, "rows": 39, **_HEADS},
+        {"tokens": 5, "rows": 40, **_HEADS, "format": "f32", "rows_by": BY_TOKEN},
+        {"tokens": 3, "rows": 90, **_HEADS, "nope": 5, "half": 19, "format": "f16"},
     ],
     outputs=(),
     mutates={"q": "q_out", "k": "k_out"},
     bench=[
         Bench(
             name="rope_yarn_partial",
-            sizes={"tokens": "tokens", "more_rows": POSITIONS, **_HEADS},
+            inputs=replace(
+                _INPUTS, tensors={**_INPUTS.tensors, "positions": _numbers("tokens", "rows", 0)}
+            ),
+            sizes={"tokens": "tokens", "rows": POSITIONS, **_HEADS},
             bytes="tokens*(2*2*(q_heads+k_heads)*2*half+4*2*half+8)",
             against={"chain": "_torch_chains:rope_yarn_partial"},
         )
@@ -248,11 +267,11 @@ CLAIM = Claim(
 def _contracted(name: str, end: str) -> Claim:
     """The claim for q with rows of its own, which `name` gives positions below `end`."""
     queries = {
-        "q": Tensor("format", ("queries", "q_heads", _HEAD_DIM)),
-        "k": Tensor("format", ("tokens", "k_heads", _HEAD_DIM)),
-        "positions": IntegerTensor(INTEGERS["i64"], ("tokens",), 0, "rows"),
-        "cos_sin": Tensor(f32, ("rows", "2*half")),
-        name: IntegerTensor(INTEGERS["i64"], ("queries",), 0, end),
+        "q": _rotated("queries", "q_heads"),
+        "k": _rotated("tokens", "k_heads"),
+        "positions": _numbers("tokens", "rows"),
+        "cos_sin": _TABLE,
+        name: _numbers("queries", end),
     }
     sizes = {"queries": (0, 40), "tokens": (1, 100), "rows": (1, 60), **_SIZES}
     cases = [

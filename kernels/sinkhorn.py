@@ -111,7 +111,7 @@ def sinkhorn(x: torch.Tensor, iterations: int = 20, eps: float = 1e-6) -> Launch
     """Make the rows and columns of each matrix sum to about one, with candle's bits.
 
     Args:
-        x: f32 [n, h, h], any strides, h from 1 to 16 (an empty tensor gives an empty one).
+        x: f32 [n, h, h], any strides, h from 1 to 16; n = 0 gives an empty one.
         iterations: from 1 up.
         eps: finite, from 0 up; rounded from f64 to f32.
 
@@ -195,7 +195,7 @@ CLAIM = Claim(
     case_pattern=r"_it(?P<iterations>\d+)",
     parameters={"eps": 1e-6},
     inputs=Inputs(
-        {"n": (0, 5000), "h": (1, MAX_SIZE)},
+        {"n": (0, 100_000), "h": (1, MAX_SIZE)},
         {"x": Tensor(f32, ("n", "h", "h"), layouts=tuple(Layout))},
         {"iterations": (2, 1, 3, 5, 20, 50), "eps": (1e-6, 0.0, 1e-3, 0.3)},
     ),
@@ -204,6 +204,8 @@ CLAIM = Claim(
         {"n": 33, "h": 7, "eps": 0.0},
         {"n": 5, "h": 16},
         {"n": 2100, "h": 4, "iterations": 1},
+        {"n": _FEW + 1, "h": 3, "iterations": 2},
+        {"n": 5 * _FEW + 1, "h": 1, "iterations": 2},
     ],
     equivalent={
         "fast_max:max(largest) nan_kept": Equivalent(

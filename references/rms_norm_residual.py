@@ -9,6 +9,10 @@ The sum is one f32 addition. The baseline's is not where a bf16 and an f16 meet 
 goes to f16: LLVM narrows it to an f16 addition, in which the bf16 may overflow (Triton 3.6 and 3.7;
 no recording has such formats).
 
+`residual_add_rms_norm` is the pair of launches that it fuses, for x, residual and weight of one
+format: the sum is rounded to that format as the new residual, and so it is before it is squared.
+With a weight of another format the fused kernel squares another rounding than it stores.
+
 `rms_norm_residual_rounded` keeps WeLM's order and mean, and rounds where vLLM's CUDA kernel
 `fused_add_rms_norm` does.
 """
@@ -19,6 +23,32 @@ from exactness.arithmetic import Value, cast, launch
 from exactness.formats import f32
 
 from ._rms_norm import normalised, to_and_back
+from .rms_norm import rms_norm
+
+
+@launch
+def residual_add(x: Value, residual: Value) -> Value:
+    """The sum of two values of one format, in that format."""
+    return x + residual
+
+
+def residual_add_rms_norm(
+    x: Value, residual: Value, weight: Value, eps: float
+) -> tuple[Value, Value, Value]:
+    """Two launches: the sum, rounded as the new residual, and `rms_norm` of what was stored.
+
+    Args:
+        x: bf16, f16 or f32 [rows, n] or [tokens, heads, n].
+        residual: like `x`.
+        weight: [n], in the format of `x`.
+        eps: host constant, f64 to f32.
+
+    Returns:
+        The result and the new residual in the format of `x`, and the result in f32.
+    """
+    residual_out = residual_add(x, residual)
+    out, out_f32 = rms_norm(residual_out, weight, eps)
+    return out, residual_out, out_f32
 
 
 @launch

@@ -7,9 +7,11 @@ each sum, not the second: the recorded f32 rows show it.
 
 from __future__ import annotations
 
-from exactness.arithmetic import Value, cast, concatenate, fma, launch, take
+import math
+
+from exactness.arithmetic import Value, cast, concatenate, fma, launch, take, where, words
 from exactness.arrays import Array
-from exactness.formats import f32
+from exactness.formats import INTEGERS, f32
 
 
 @launch
@@ -28,23 +30,34 @@ def rope_yarn_partial(
     Args:
         q: bf16, f16 or f32 [tokens, heads, head_dim], or [tokens, heads·head_dim].
         k: like `q`, with a number of heads of its own.
-        positions: int64 [tokens], of the tokens of k.
+        positions: int64 [tokens], of the tokens of k. One without a row in `cos_sin` gives NaN.
         cos_sin: f32 [rows, rope_dim], cosines, then sines.
         head_dim: of two-dimensional q and k.
         rows_by: "position": row p of `cos_sin` is for position p; "token": row t is for token t.
         query_positions: int64 [tokens of q], if q has rows of its own.
-        last_index: int64 [tokens of q]: the token whose position a row of q takes.
+        last_index: int64 [tokens of q]: the token of k whose position a row of q takes; NaN if
+            there is no such token.
 
     Returns:
         q and k, which they replace.
     """
-    k_rows = take(cos_sin, positions) if rows_by == "position" else cos_sin[: k.shape[0]]
+    k_rows = _at(cos_sin, positions) if rows_by == "position" else cos_sin[: k.shape[0]]
     q_rows = k_rows
     if query_positions is not None:
-        q_rows = take(cos_sin, query_positions)
+        q_rows = _at(cos_sin, query_positions)
     elif last_index is not None:
-        q_rows = take(cos_sin, positions[last_index])
+        q_rows = _at(k_rows, last_index)
     return rotate(q, q_rows, head_dim), rotate(k, k_rows, head_dim)
+
+
+def _at(rows: Value, index: Array) -> Value:
+    """The rows numbered `index`, [tokens, rope_dim]; NaN where there is no such row.
+
+    Our rule: no recording has such an index.
+    """
+    number = words(INTEGERS["i64"], index)[0]
+    exists = (number >= 0) & (number < rows.shape[0])
+    return where(exists[:, None], take(rows, number, mask=exists), math.nan)
 
 
 def rotate(x: Value, cos_sin: Value, head_dim: int | None) -> Value:

@@ -208,7 +208,7 @@ class Trials:
         larger = dict(sizes)
         for name in dict.fromkeys((batch, *sorted(map(str, leading)))):
             elements = _elements(inputs.example("", **larger))
-            most = inputs.sizes[name][1] // max(larger[name], 1)
+            most = inputs.largest(name, larger) // max(larger[name], 1)
             times = max(1, min(most, SEARCH_ELEMENTS // max(elements, 1)))
             larger[name] = larger[name] * times
         return larger

@@ -30,10 +30,34 @@ class Layout(enum.Enum):
     CONTIGUOUS = "contiguous"
     STRIDED_ROWS = "strided rows"
     """Rows lie apart, as a slice of a wider tensor."""
+    STRIDED_BLOCKS = "strided blocks"
+    """Every second element of a longer first dimension: the first two of three do not merge."""
     OFFSET = "offset"
     """The first element is not aligned to more than the element size."""
     STRIDED_COLUMNS = "strided columns"
     """Neighbours in a row lie apart; for kernels that take any strides."""
+
+    def view(self, plain: Any, between: float) -> Any:
+        """A copy of a contiguous torch tensor that lies like this, `between` in the gaps."""
+        if self is Layout.OFFSET:
+            base = plain.new_zeros(plain.numel() + 1)
+            base[1:] = plain.reshape(-1)
+            return base[1:].reshape(plain.shape)
+        if self is Layout.STRIDED_COLUMNS and plain.ndim:
+            return _part_of(plain.new_full((*plain.shape, 2), between)[..., 0], plain)
+        if self is Layout.STRIDED_ROWS and plain.ndim > 1:
+            n = plain.shape[-1]
+            return _part_of(plain.new_full((*plain.shape[:-1], n + 3), between)[..., :n], plain)
+        if self is Layout.STRIDED_BLOCKS and plain.ndim > 1:
+            first, *rest = plain.shape
+            return _part_of(plain.new_full((first, 2, *rest), between)[:, 0], plain)
+        return plain
+
+
+def _part_of(view: Any, plain: Any) -> Any:
+    """A view of a wider tensor, filled with the elements of `plain`."""
+    view.copy_(plain)
+    return view
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +102,7 @@ class TensorDraw:
     def tensor(self, device: str) -> Any:
         """The torch tensor on `device`, in its layout."""
         plain = Bits(self.patterns(), format_named(self.format)).torch(device)
-        if self.layout is Layout.OFFSET:
-            base = plain.new_zeros(plain.numel() + 1)
-            base[1:] = plain.reshape(-1)
-            return base[1:].reshape(plain.shape)
-        if self.layout is Layout.STRIDED_COLUMNS and plain.ndim:
-            wider = plain.new_full((*plain.shape, 2), float("nan"))
-            wider[..., 0] = plain
-            return wider[..., 0]
-        if self.layout is Layout.STRIDED_ROWS and plain.ndim > 1:
-            wider = plain.new_full((*plain.shape[:-1], plain.shape[-1] + 3), float("nan"))
-            wider[..., : plain.shape[-1]] = plain
-            return wider[..., : plain.shape[-1]]
-        return plain
+        return self.layout.view(plain, math.nan)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; defaults are left out."""
@@ -158,6 +170,7 @@ class IntegerDraw:
         high: largest value.
         seed: seed of the generator.
         patches: (flat index, value) of single elements.
+        layout: how it lies in memory.
     """
 
     format: str
@@ -166,6 +179,7 @@ class IntegerDraw:
     high: int
     seed: int = 0
     patches: tuple[tuple[int, int], ...] = ()
+    layout: Layout = Layout.CONTIGUOUS
 
     def __post_init__(self) -> None:
         """Refuse an unknown format, an empty range, and values that do not fit."""
@@ -187,14 +201,15 @@ class IntegerDraw:
         return f"{self.low}..{self.high}"
 
     def tensor(self, device: str) -> Any:
-        """The torch tensor on `device`, contiguous."""
+        """The torch tensor on `device`, in its layout; the largest value lies in the gaps."""
         fmt = INTEGERS[self.format]
         dtype = np.int64 if self.low < 0 else np.uint64
         drawn = generator(self.seed).integers(self.low, self.high, self.shape, dtype, endpoint=True)
         values = np.asarray(drawn).astype(f"{'i' if fmt.signed else 'u'}{fmt.bits // 8}")
         for index, value in self.patches:
             values.flat[index] = value
-        return Bits(values.view(unsigned(fmt)), fmt).torch(device)
+        plain = Bits(values.view(unsigned(fmt)), fmt).torch(device)
+        return self.layout.view(plain, _limits(fmt)[1])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -202,6 +217,8 @@ class IntegerDraw:
         data |= {"low": self.low, "high": self.high, "seed": self.seed}
         if self.patches:
             data["patches"] = [list(patch) for patch in self.patches]
+        if self.layout is not Layout.CONTIGUOUS:
+            data["layout"] = self.layout.value
         return data
 
     @classmethod
@@ -220,6 +237,7 @@ class IntegerDraw:
                 high=int(data["high"]),
                 seed=int(data.get("seed", 0)),
                 patches=tuple((int(i), int(v)) for i, v in data.get("patches", ())),
+                layout=Layout(data.get("layout", "contiguous")),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"tensor {data!r}: {error!r}") from None

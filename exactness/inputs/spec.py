@@ -30,7 +30,12 @@ ELEMENTS = 1 << 15
 """Elements of the largest tensor of one drawn example; larger sizes are drawn one at a time."""
 
 
-USUAL_LAYOUTS = (Layout.CONTIGUOUS, Layout.STRIDED_ROWS, Layout.OFFSET)
+USUAL_LAYOUTS = (
+    Layout.CONTIGUOUS,
+    Layout.STRIDED_ROWS,
+    Layout.STRIDED_BLOCKS,
+    Layout.OFFSET,
+)
 """What every kernel takes that does not ask for contiguous tensors."""
 
 
@@ -79,13 +84,15 @@ class IntegerTensor:
         format: its format.
         dims: its dimensions, as those of `Tensor`.
         low: the smallest value.
-        end: one more than the largest value; may depend on sizes.
+        end: one more than the largest value; may depend on sizes. The greatest of several.
+        layouts: how it may lie in memory.
     """
 
     format: Integer
     dims: tuple[Dim, ...]
     low: int
-    end: Dim
+    end: Dim | tuple[Dim, ...]
+    layouts: tuple[Layout, ...] = (Layout.CONTIGUOUS,)
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape for given sizes."""
@@ -94,11 +101,16 @@ class IntegerTensor:
     @property
     def sizes(self) -> frozenset[str]:
         """The names of the sizes its shape and values depend on."""
-        return frozenset().union(*map(dimensions.names, (*self.dims, self.end)))
+        return frozenset().union(*map(dimensions.names, (*self.dims, *self._ends)))
+
+    @property
+    def _ends(self) -> tuple[Dim, ...]:
+        return self.end if isinstance(self.end, tuple) else (self.end,)
 
     def draw(self, sizes: Mapping[str, int], seed: int) -> IntegerDraw:
         """Values over the whole range; a range that is empty is taken as `low` alone."""
-        high = max(dimensions.value(self.end, sizes) - 1, self.low)
+        end = max(dimensions.value(end, sizes) for end in self._ends)
+        high = max(end - 1, self.low)
         return IntegerDraw(self.format.name, self.shape(sizes), self.low, high, seed)
 
 
@@ -112,18 +124,26 @@ class Inputs:
         parameters: argument name to the values it may take; the first is the default.
         formats: name to the formats that tensors of this format have, all at once; the first is
             the default.
+        at_most: name of a size to what it does not exceed within its range: an expression of
+            sizes that stand behind it in `sizes`.
     """
 
     sizes: Mapping[str, tuple[int, int]]
     tensors: Mapping[str, Tensor | IntegerTensor]
     parameters: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     formats: Mapping[str, tuple[Format, ...]] = field(default_factory=dict)
+    at_most: Mapping[str, Dim] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse empty ranges, dimensions without a size and parameters without a value."""
         for name, (low, high) in self.sizes.items():
             if not 0 <= low <= high:
                 raise ValueError(f"sizes: {name}=({low}, {high}) is not a range from 0 up")
+        order = list(self.sizes)
+        for name, dim in self.at_most.items():
+            behind = order[order.index(name) + 1 :] if name in order else ()
+            if not behind or not dimensions.names(dim) <= set(behind):
+                raise ValueError(f"at_most: {name} {dim!r} does not depend on sizes behind it")
         for name, tensor in self.tensors.items():
             unknown = sorted(tensor.sizes - set(self.sizes))
             if unknown:
@@ -180,6 +200,9 @@ class Inputs:
         first = next(iter(self.sizes))
         for number in itertools.count():
             sizes = {name: int(rng.integers(*r, endpoint=True)) for name, r in self.sizes.items()}
+            for name in reversed(list(self.sizes)):
+                low, _ = self.sizes[name]
+                sizes[name] = low + (sizes[name] - low) % (self.largest(name, sizes) - low + 1)
             sizes[first] = self._room(first, {**sizes, first: 1})
             choices = {
                 **self.parameters,
@@ -192,9 +215,15 @@ class Inputs:
             label = f"{seed}/{number}"
             yield self.example(label, family=family, **sizes, **chosen)
 
+    def largest(self, name: str, sizes: Mapping[str, int]) -> int:
+        """The largest value of a size beside the sizes behind it."""
+        low, high = self.sizes[name]
+        bound = dimensions.value(self.at_most[name], sizes) if name in self.at_most else high
+        return max(low, min(high, bound))
+
     def _room(self, name: str, others: Mapping[str, int]) -> int:
         """The largest value of a size within its range and the budget of elements."""
-        low, high = self.sizes[name]
+        low, high = self.sizes[name][0], self.largest(name, others)
         room = min(
             (
                 ELEMENTS // max(math.prod(tensor.shape({**others, name: 1})), 1)
@@ -265,6 +294,8 @@ def _draw_integers(
     from hypothesis import strategies as st
 
     drawn = tensor.draw(sizes, draw(st.integers(0, 2**32 - 1), label=f"{name} seed"))
+    layout = draw(st.sampled_from(tensor.layouts), label=f"{name} layout")
+    drawn = replace(drawn, layout=layout)
     count = math.prod(drawn.shape)
     if not count:
         return drawn
@@ -303,6 +334,7 @@ def rows(
     n: tuple[int, int],
     rows: tuple[int, int] = (0, 300),
     name: str = "x",
+    layouts: tuple[Layout, ...] = USUAL_LAYOUTS,
     **parameters: tuple[Any, ...],
 ) -> Inputs:
     """One tensor [rows, n] named `name`, and parameters with the values they may take.
@@ -311,6 +343,6 @@ def rows(
     """
     sizes = {"rows": rows, "n": n}
     if isinstance(fmt, tuple):
-        tensor = Tensor("format", ("rows", "n"))
+        tensor = Tensor("format", ("rows", "n"), layouts=layouts)
         return Inputs(sizes, {name: tensor}, parameters, {"format": fmt})
-    return Inputs(sizes, {name: Tensor(fmt, ("rows", "n"))}, parameters)
+    return Inputs(sizes, {name: Tensor(fmt, ("rows", "n"), layouts=layouts)}, parameters)

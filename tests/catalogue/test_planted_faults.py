@@ -1,4 +1,7 @@
-"""Each kind of fault, planted into the qnorm kernel, turns the checks red and is named."""
+"""Each kind of fault, planted into the qnorm kernel, turns the checks red and is named.
+
+Strides and sizes that a kernel ignores are planted into the kernels that have them.
+"""
 
 import shutil
 from pathlib import Path
@@ -40,23 +43,23 @@ UNWRITTEN = (
 CHANGED_INPUT = (RESULT, "    x[0, 0] = 1.0\n" + RESULT)
 
 
-def planted(tmp_path, fault):
-    """A copy of the catalogue with one text of the kernel replaced."""
+def planted(tmp_path, fault, file="qnorm"):
+    """A copy of the catalogue with one text of a kernel file replaced."""
     for name in ("kernels", "references"):
         shutil.copytree(ROOT / name, tmp_path / name)
     (tmp_path / "pyproject.toml").write_text("[tool.exactness]\n")
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")
-    kernel = tmp_path / "kernels" / "qnorm.py"
+    kernel = tmp_path / "kernels" / f"{file}.py"
     text = kernel.read_text()
     assert text.count(fault[0]) == 1
     kernel.write_text(text.replace(*fault))
     return Session.open(Project.find(tmp_path), examples=40)
 
 
-def failed(session, ids=("golden", "rows=", "property")):
-    """Reports of the failed checks of qnorm."""
-    (entry,) = session.context.catalogue.select(("qnorm",))
+def failed(session, ids=("golden", "rows=", "property"), claim="qnorm"):
+    """Reports of the failed checks of a claim."""
+    (entry,) = session.context.catalogue.select((claim,))
     checks = [check for check in session.checks(entry) if check.id.startswith(ids)]
     records = [outcome_record(check.run(session.context)) for check in checks]
     report = Report({}, "", records)
@@ -111,6 +114,48 @@ def test_modified_input_is_found(tmp_path):
     _, records = failed(planted(tmp_path, CHANGED_INPUT), ids=("rows=7-n=96",))
     edges = {(m["edge"], m["tensor"]) for m in records[0]["mismatches"]}
     assert ("input after = input before", "x") in edges
+
+
+IGNORED = {
+    "head": ("_norm", "row // heads, row % heads", "row // heads, row * 0"),
+    "weight": ("_rms_norm", "        weight.stride(0),\n", "        1,\n"),
+    "pair": ("_rope", "col1 * q_strides[2], k_row", "col1, k_row"),
+    "table": ("_oe", ".to(tl.int64) * strides[branch][1]", ".to(tl.int64)"),
+    "ids": ("oe_lookup_concat", "branch * stride_ib.to(tl.int64)", "branch"),
+    "row": ("_rows", "row % middle * strides[1]", "row * 0 * strides[1]"),
+}
+"""A stride or a remainder that a kernel leaves out: by the file it stands in."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "claim"),
+    [
+        ("head", "rms_norm"),
+        ("head", "rms_norm_residual"),
+        ("head", "k_rms_norm"),
+        ("weight", "o_norm"),
+        ("pair", "rope_yarn_partial"),
+        ("table", "oe_lookup_concat"),
+        ("ids", "oe_lookup_concat"),
+        ("row", "attention_gate_sigmoid_mul"),
+    ],
+)
+def test_an_ignored_stride_is_found(tmp_path, fault, claim):
+    """By invariance, whatever Hypothesis draws: claims lay their tensors out in every way."""
+    file, *texts = IGNORED[fault]
+    _, records = failed(planted(tmp_path, texts, file), ("invariance",), claim)
+    (record,) = records
+    # In place, rows that fall together are a race.
+    expected = Status.ERROR if fault == "row" else Status.FAILED
+    assert record["status"] == expected.value
+    edges = {mismatch["edge"] for mismatch in record["mismatches"]}
+    assert edges <= {"strided blocks = whole batch", "strided columns = whole batch"}
+
+
+def test_a_fault_of_many_matrices_is_found(tmp_path):
+    fault = ("        f32_constant(eps),", "        f32_constant(eps) if n <= _FEW else 0.5,")
+    _, records = failed(planted(tmp_path, fault, "sinkhorn"), ("n=",), "sinkhorn")
+    assert len(records) == 2
 
 
 def test_unharmed_kernel_passes(tmp_path):

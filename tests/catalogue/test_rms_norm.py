@@ -50,6 +50,19 @@ def test_the_sum_is_rounded_before_the_norm_or_not(equals_reference):
     assert kept["out_f32"].tolist() != plain["out_f32"].tolist()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_one_launch_equals_two(kernel, equals_reference, dtype):
+    """The sum, stored as the new residual, then the norm of what was stored."""
+    given = {"weight": normal(300, dtype=dtype), "eps": 1e-5}
+    x, residual = normal(5, 3, 300, dtype=dtype), normal(5, 3, 300, dtype=dtype, seed=1)
+    one = equals_reference("residual_add_rms_norm", x=x, residual=residual, **given)
+    total = x + residual
+    out, out_f32 = kernel("rms_norm")(x=total, **given)
+    assert torch.equal(one["residual_out"], total)
+    assert torch.equal(one["out"], out)
+    assert torch.equal(one["out_f32"], out_f32)
+
+
 def test_rounding_as_the_weight_and_as_the_residual_part_where_their_formats_do(equals_reference):
     x, residual = normal(9, 300), normal(9, 300, seed=1)
     given = {"x": x, "residual": residual, "eps": 1e-5, "residual_after": False}

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import math
 
 import pytest
 import torch
@@ -62,10 +63,22 @@ def test_a_cpu_with_other_cosines_is_refused(yarn, monkeypatch):
         yarn.yarn_cos_sin(3)
 
 
-@pytest.mark.parametrize("sizes", [(-1, 64), (3, 63), (3, 0)])
-def test_sizes_of_a_table_are_checked(yarn, sizes):
-    with pytest.raises(ValueError, match=f"positions={sizes[0]}, rope_dim={sizes[1]}"):
-        yarn.yarn_cos_sin(*sizes)
+@pytest.mark.parametrize(
+    ("name", "values"),
+    {
+        "positions": (-1, 2.5, True, 10**400),
+        "rope_dim": (63, 0, 64.0),
+        "theta": (1.0, 0, -3.0, math.nan, math.inf, 10**400),
+        "scaling": (0.0, -8.0, 1e-320, math.nan, "8"),
+        "original_positions": (0, 32_768.0, 10**400),
+        "beta_fast": (0.0, 1e-308, 1e308),
+        "beta_slow": (0, -1.0, math.inf),
+    }.items(),
+)
+def test_arguments_of_a_table_are_refused_by_name(yarn, name, values):
+    for value in values:
+        with pytest.raises((TypeError, ValueError), match=f"^{name}: .* accepted"):
+            yarn.yarn_cos_sin(**{"positions": 3, name: value})
 
 
 def test_the_whole_range_of_positions(equals_reference, table):
@@ -130,21 +143,37 @@ def test_selected_queries_take_the_position_of_their_token(kernel):
     assert torch.equal(given["k"], whole["k"])
 
 
-@pytest.mark.parametrize("position", [-1, 50, 2**40])
-def test_a_position_without_a_row_gives_nan(kernel, position):
+@pytest.mark.parametrize("position", [-1, 50, 2**32 + 3, 2**40, -(2**63)])
+def test_a_position_without_a_row_gives_nan(equals_reference, position):
     given = arguments(3)
     given["positions"][1] = position
-    kernel(NAME)(**given)
+    equals_reference(NAME, **given)
     assert given["q"][1, :, 192:].isnan().all()
     assert given["q"][[0, 2]].isfinite().all()
     assert given["q"][1, :, :192].isfinite().all()
 
 
-def test_a_token_that_does_not_exist_gives_nan(kernel):
-    given = arguments(3)
-    kernel(NAME)(**given, last_index=torch.tensor([0, 3, -1]))
+def test_a_token_that_does_not_exist_gives_nan(equals_reference):
+    given = arguments(4)
+    given["positions"][3] = 50
+    index = torch.tensor([0, 4, -1, 3])
+    equals_reference(SELECTED, **given, last_index=index)
     assert given["q"][1:, :, 192:].isnan().all()
     assert given["q"][0].isfinite().all()
+
+
+def test_query_positions_without_a_row_give_nan(equals_reference):
+    given = arguments(3) | {"query_positions": torch.tensor([49, 50, -1])}
+    equals_reference(QUERIES, **given)
+    assert given["q"][1:, :, 192:].isnan().all()
+    assert given["q"][0].isfinite().all()
+
+
+def test_a_table_with_fewer_rows_than_tokens(equals_reference):
+    equals_reference(NAME, **arguments(9, rows=5))
+    none = arguments(3) | {"cos_sin": torch.zeros(0, 64)}
+    equals_reference(NAME, **none)
+    assert none["k"][..., 192:].isnan().all()
 
 
 def test_nothing_to_rotate(kernel):

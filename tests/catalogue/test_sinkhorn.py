@@ -1,5 +1,7 @@
 """sinkhorn: bad input, layouts, sizes and special rows."""
 
+import importlib
+
 import pytest
 import torch
 
@@ -19,6 +21,28 @@ def test_every_size(equals_reference, h):
 @pytest.mark.parametrize("n", [1, 31, 32, 33, 2048, 2049])
 def test_tiles_of_matrices(equals_reference, n):
     equals_reference("sinkhorn", x=matrices(n, 3), iterations=1, eps=1e-6)
+
+
+@pytest.fixture(scope="module")
+def module(catalogue):
+    (entry,) = catalogue.select(("sinkhorn",))
+    return importlib.import_module(entry.claim.kernel.__module__)
+
+
+@pytest.mark.parametrize("h", [1, 2, 3, 4])
+def test_many_matrices_have_tiles_of_their_own(equals_reference, module, h):
+    """Up to `_FEW` in small tiles, beyond in large ones; the last tile full, short and alone."""
+    few = module._FEW
+    of_tile = module._TILE // (1 << (h - 1).bit_length()) ** 2
+    full = (few // of_tile + 2) * of_tile
+    for n in (few, few + 1, full - 1, full, full + 1):
+        equals_reference("sinkhorn", x=matrices(n, h), iterations=2, eps=1e-6)
+
+
+def test_a_hundred_thousand_matrices(equals_reference):
+    x = matrices(100_000, 2)
+    equals_reference("sinkhorn", x=x, iterations=2, eps=1e-3)
+    equals_reference("sinkhorn", x=x.transpose(1, 2), iterations=2, eps=1e-3)
 
 
 def test_fifty_iterations(equals_reference):

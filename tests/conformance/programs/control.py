@@ -51,6 +51,34 @@ def _ragged_rows(x_ptr, begin_ptr, length_ptr, out_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def _interpreter(x_ptr, code_ptr, out_ptr, LENGTH: tl.constexpr, BLOCK: tl.constexpr):
+    """Every program runs the operations in its row of code: a branch to one of many places."""
+    row = tl.program_id(0)
+    lanes = row * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + lanes)
+    kept = x
+    for at in range(LENGTH):
+        operation = tl.load(code_ptr + row * LENGTH + at)
+        if operation == 0:
+            x = x + kept
+        elif operation == 1:
+            x = x * 0.75
+        elif operation == 2:
+            kept = x
+        elif operation == 3:
+            x = tl.maximum(x, kept - 1.0)
+        elif operation == 4:
+            x = tl.sqrt_rn(tl.abs(x))
+        elif operation == 5:
+            x = tl.sum(x, axis=0) - x
+        elif operation == 6:
+            kept = tl.div_rn(x, tl.abs(kept) + 1.0)
+        else:
+            x = kept - x
+    tl.store(out_ptr + lanes, x)
+
+
+@triton.jit
 def _branches(x_ptr, out_ptr, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     lanes = row * BLOCK + tl.arange(0, BLOCK)
@@ -218,6 +246,14 @@ def _scalar_branches() -> Program:
     return Program("scalar_branches", launch, {"x": x}, {"out": empty((16, 64), "f32")})
 
 
+def _indexed_branches() -> Program:
+    def launch(t: Tensors) -> None:
+        _interpreter[(24,)](t["x"], t["code"], t["out"], 10, 64, enable_fp_fusion=False)
+
+    inputs = {"x": moderate((24, 64), "f32"), "code": integers((24, 10), "i32", 0, 7)}
+    return Program("indexed_branches", launch, inputs, {"out": empty((24, 64), "f32")})
+
+
 def _device_function() -> Program:
     def launch(t: Tensors) -> None:
         _calls[(64,)](t["x"], t["out"], enable_fp_fusion=False)
@@ -257,7 +293,7 @@ def _arguments(i: int, flag: bool, given: bool) -> Program:
 
 
 PROGRAMS = [
-    _halving(), _square_roots(), _ragged(1), _ragged(4), _scalar_branches(),
+    _halving(), _square_roots(), _ragged(1), _ragged(4), _scalar_branches(), _indexed_branches(),
     elementwise("diverge_elementwise", _diverge,
                 {"x": moderate((N,), "f32"), "y": moderate((N,), "f32")}, {"out": "f32"},
                 enable_fp_fusion=False),

@@ -59,11 +59,21 @@ def test_layouts_are_what_they_are_called(fmt: Format) -> None:
     assert rows.stride(0) > 7
     assert rows.stride(1) == 1
     assert not rows.is_contiguous()
+    blocks = drawn(fmt, (2, 3, 4), layout=Layout.STRIDED_BLOCKS).tensor("cpu")
+    assert blocks.stride() == (24, 4, 1)
     columns = drawn(fmt, layout=Layout.STRIDED_COLUMNS).tensor("cpu")
     assert columns.stride() == (14, 2)
     offset = drawn(fmt, layout=Layout.OFFSET).tensor("cpu")
     assert offset.is_contiguous()
     assert offset.data_ptr() % (2 * fmt.bits // 8) == fmt.bits // 8
+
+
+@pytest.mark.parametrize("layout", set(Layout) - {Layout.CONTIGUOUS, Layout.OFFSET})
+def test_gaps_are_nan(layout: Layout) -> None:
+    x = drawn(f32, (2, 3, 4), layout=layout).tensor("cpu")
+    whole = torch.as_strided(x, (x.untyped_storage().nbytes() // 4,), (1,), 0)
+    assert len(whole) > 24
+    assert whole.isnan().sum() == len(whole) - 24
 
 
 def test_what_lies_between_strided_rows_is_nan() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 
 from exactness.bits import Bits
 from exactness.formats import INTEGERS, bf16
-from exactness.inputs import Example, Inputs, IntegerTensor, Tensor, TensorDraw
+from exactness.inputs import Example, Inputs, IntegerTensor, Layout, Tensor, TensorDraw
 from exactness.inputs.draws import IntegerDraw
 
 SPACE = Inputs(
@@ -95,7 +96,7 @@ PLAIN = {"format": "i32", "shape": [2], "low": 0, "high": 5}
     ("data", "message"),
     [
         ({"format": "i32", "shape": [2], "low": 0}, "KeyError.*high"),
-        (PLAIN | {"hihg": 3}, "unknown field 'hihg'; known are format, high, low"),
+        (PLAIN | {"hihg": 3}, "unknown field 'hihg'; known are format, high, layout, low"),
         (PLAIN | {"patches": [[0]]}, "not enough values"),
         (PLAIN | {"high": None}, "TypeError"),
     ],
@@ -104,6 +105,44 @@ PLAIN = {"format": "i32", "shape": [2], "low": 0, "high": 5}
 def test_foreign_data_is_a_value_error(data: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Example.from_json(json.dumps({"tensors": {"ids": data}}))
+
+
+@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("name", INTEGERS)
+def test_a_layout_does_not_change_a_value(name: str, layout: Layout) -> None:
+    plain = drawn(name, (2, 3, 4), low=0, high=1)
+    recipe = replace(plain, layout=layout)
+    assert torch.equal(recipe.tensor("cpu"), plain.tensor("cpu"))
+    text = Example({"ids": recipe}).to_json()
+    assert Example.from_json(text).tensors["ids"] == recipe
+    assert ("layout" in text) == (layout is not Layout.CONTIGUOUS)
+
+
+def test_gaps_hold_the_largest_value() -> None:
+    ids = drawn("i32", (4,), layout=Layout.STRIDED_COLUMNS).tensor("cpu")
+    assert ids.stride() == (2,)
+    assert torch.as_strided(ids, (4,), (2,), 1).tolist() == [2**31 - 1] * 4
+
+
+def test_integers_lie_as_the_claim_says() -> None:
+    tensor = IntegerTensor(INTEGERS["i64"], ("n",), 0, 9, tuple(Layout))
+    seen: set[Layout] = set()
+
+    @settings(deadline=None, max_examples=100, database=None, derandomize=True)
+    @given(Inputs({"n": (1, 9)}, {"ids": tensor}).strategy())
+    def run(example: Example) -> None:
+        draw = example.tensors["ids"]
+        seen.add(draw.layout)
+
+    run()
+    assert seen == set(Layout)
+
+
+def test_the_greatest_of_several_ends_counts() -> None:
+    tensor = IntegerTensor(INTEGERS["i64"], ("n",), 0, ("rows", "2*n"))
+    assert tensor.draw({"n": 3, "rows": 9}, 1).high == 8
+    assert tensor.draw({"n": 5, "rows": 9}, 1).high == 9
+    assert tensor.sizes == {"n", "rows"}
 
 
 def test_an_empty_range_is_its_lower_end() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +49,7 @@ def collect(space: Inputs, examples: int = 300) -> list[Example]:
 
 @pytest.fixture(scope="module")
 def many() -> list[Example]:
-    return collect(SPACE)
+    return collect(SPACE, 500)
 
 
 @QUICK
@@ -163,6 +165,33 @@ def test_large_sizes_are_drawn_one_at_a_time() -> None:
     assert all(m * k <= ELEMENTS for m, k in shapes)
     assert any(k > 2000 for _, k in shapes)
     assert any(m > 2000 for m, _ in shapes)
+
+
+BOUNDED = Inputs(
+    {"tokens": (0, 50), "rows": (0, 60), "half": (1, 256), "log_dim": (0, 5)},
+    {"q": Tensor(bf16, ("tokens", "16*2**log_dim")), "table": Tensor(f32, ("rows", "2*half"))},
+    at_most={"half": "8*2**log_dim", "tokens": "rows"},
+)
+
+
+def test_a_size_is_at_most_what_the_sizes_behind_it_say() -> None:
+    examples = [*collect(BOUNDED, 200), *itertools.islice(BOUNDED.large_examples(3), 200)]
+    halves = set()
+    for example in examples:
+        (tokens, dim), (rows, rope_dim) = (example.tensors[name].shape for name in ("q", "table"))
+        assert tokens <= rows
+        assert 2 <= rope_dim <= dim
+        halves.add((dim, rope_dim))
+    assert any(rope_dim == dim for dim, rope_dim in halves)
+    assert any(rope_dim < dim and rope_dim % 16 for dim, rope_dim in halves)
+    assert BOUNDED.largest("half", {"log_dim": 2}) == 32
+    assert BOUNDED.largest("rows", {}) == 60
+
+
+@pytest.mark.parametrize("bound", [{"rows": "tokens"}, {"log_dim": "half"}, {"heads": "half"}])
+def test_a_size_is_bounded_by_sizes_behind_it_alone(bound: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"at_most: .* does not depend on sizes behind it"):
+        replace(BOUNDED, at_most=bound)
 
 
 def test_a_lower_bound_wins_over_the_budget() -> None:
