@@ -83,7 +83,7 @@ class Planned:
             each.launch.__globals__["last"] = None, *each.guards, None
         with unittest.mock.patch.object(calls, "repeated", wraps=repeated) as made:
             call()
-        ((self.launch, self.kernel, self.slots, self.tensors), _) = made.call_args
+        (self.launch, self.kernel, self.slots, self.tensors, _), _ = made.call_args
         given = [arguments.get(name) for name in self.tensors]
         self.addresses = [None if tensor is None else tensor.data_ptr() for tensor in given]
 
