@@ -81,7 +81,7 @@ class Options:
         return cls(selection, request, **{name: given[name] for name in kept})
 
     def recorded(self) -> dict[str, object]:
-        """The options of the command line, by name, as the report holds them."""
+        """The options that shape the result, by name, as the report holds them; no paths."""
         selection, request = self.selection, self.request
         return {
             "cases": list(selection.names),
@@ -96,8 +96,6 @@ class Options:
             "peak_bf16_tflops": self.peak_bf16_tflops,
             "against": list(request.against),
             "launches": request.launches,
-            "report": self.report and str(self.report),
-            "compare": self.compare and str(self.compare),
             "strict": self.strict,
         }
 

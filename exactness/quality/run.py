@@ -67,7 +67,7 @@ class Run:
             tokens, context, stride, request.most, model.vocabulary, model.limit
         )
         self.setting = Setting(
-            model=model.name,
+            model=_without_folder(model.name),
             model_sha256=model.digest,
             text=text.path.name,
             text_sha256=hashlib.sha256(text.content).hexdigest(),
@@ -177,6 +177,11 @@ class Run:
             )
             for each, (calls, rows, elements) in zip(self.patched, work, strict=True)
         ]
+
+
+def _without_folder(name: str) -> str:
+    """A hub name as it is, a folder's own name: where it lies says nothing about the result."""
+    return Path(name).resolve().name if Path(name).is_dir() else name
 
 
 def _kernels(patched: Sequence[Patched], machine: Machine) -> str:

@@ -79,6 +79,7 @@ def test_exact_norms_stay_near_the_models_own(folder, family, catalogue, machine
     run.chunks(store, lambda leg: None)
     result = run.result(store, 0.0)
     assert result.exit_status == 0
+    assert run.setting.model == family
     assert len(result.replaced) == 4
     assert {each.calls for each in result.replaced} == {6 * run.windows.chunks}
     own, exact = result.comparisons["own"], result.comparisons["exact"]
