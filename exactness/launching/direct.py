@@ -91,9 +91,12 @@ def parameters_of(types: Sequence[Any], values: Sequence[Any]) -> list[Parameter
 
     Args:
         types: as Triton writes them: "*bf16", "i32", "constexpr"; tuples of them.
-        values: of the same structure.
+        values: of the same structure; of another one, None is returned.
     """
-    found = [_parameter(*each) for each in _flat(types, values)]
+    try:
+        found = [_parameter(*each) for each in _flat(types, values)]
+    except (TypeError, ValueError):
+        return None
     return None if None in found else [each for each in found if each is not None]
 
 

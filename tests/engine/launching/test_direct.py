@@ -81,6 +81,22 @@ def test_an_early_launch_has_the_attribute(cuda, driver):
     assert cuda.launched[0].early
 
 
+@pytest.mark.parametrize(
+    ("types", "values"),
+    [
+        (["i32", "i32"], [1]),
+        ([("i32", "i32")], [(1,)]),
+        ([("i32",)], [1]),
+        (["i32"], [(1,)]),
+        (["fp32"], [None]),
+        (["fp16"], [0.5]),
+        (["nvTmaDesc"], [Slot("x_at")]),
+    ],
+)
+def test_types_that_are_not_those_of_the_values(types, values):
+    assert direct.parameters_of(types, values) is None
+
+
 LEFT_OUT = {
     "no driver": ({}, (1, 1, 1), False),
     "a cluster": ({"num_ctas": 2}, (1, 1, 1), True),
