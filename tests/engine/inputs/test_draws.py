@@ -68,7 +68,9 @@ def test_layouts_are_what_they_are_called(fmt: Format) -> None:
     assert offset.data_ptr() % (2 * fmt.bits // 8) == fmt.bits // 8
 
 
-@pytest.mark.parametrize("layout", set(Layout) - {Layout.CONTIGUOUS, Layout.OFFSET})
+@pytest.mark.parametrize(
+    "layout", [Layout.STRIDED_ROWS, Layout.STRIDED_BLOCKS, Layout.STRIDED_COLUMNS]
+)
 def test_gaps_are_nan(layout: Layout) -> None:
     x = drawn(f32, (2, 3, 4), layout=layout).tensor("cpu")
     whole = torch.as_strided(x, (x.untyped_storage().nbytes() // 4,), (1,), 0)
