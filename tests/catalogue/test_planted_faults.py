@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from exactness.checks import Status
 from exactness.project import Project
@@ -145,8 +146,9 @@ def test_an_ignored_stride_is_found(tmp_path, fault, claim):
     file, *texts = IGNORED[fault]
     _, records = failed(planted(tmp_path, texts, file), ("invariance",), claim)
     (record,) = records
-    # In place, rows that fall together are a race.
-    expected = Status.ERROR if fault == "row" else Status.FAILED
+    # In place, rows that fall together are a race, which the virtual Hopper refuses to run.
+    raced = fault == "row" and not torch.cuda.is_available()
+    expected = Status.ERROR if raced else Status.FAILED
     assert record["status"] == expected.value
     edges = {mismatch["edge"] for mismatch in record["mismatches"]}
     assert edges <= {"strided blocks = whole batch", "strided columns = whole batch"}

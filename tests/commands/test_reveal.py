@@ -80,19 +80,20 @@ def test_long_drawings_are_cut(run):
 
 
 def test_callable_of_ones_own_is_called_as_often_as_published(run, functions):
-    result = run(f"{functions}:in_order", "--n", 40)
+    result = run(f"{functions}:in_order", "--n", 40, "--device", "cpu")
     assert result.exit_code == 0, result.output
     assert "in the order sequential" in result.output
     assert sys.modules[functions].calls == 39
-    run(f"{functions}.backwards", "--n", 40)
+    run(f"{functions}.backwards", "--n", 40, "--device", "cpu")
     assert sys.modules[functions].calls == 39 + 40 * 39 // 2
 
 
 def test_two_trees_are_compared(run, functions, tmp_path):
-    same = run(f"{functions}:in_order", "--n", 8, "--against", "sequential")
+    cpu = ("--n", 8, "--device", "cpu")
+    same = run(f"{functions}:in_order", *cpu, "--against", "sequential")
     assert same.exit_code == 0, same.output
     assert same.output.splitlines()[-1] == "the same tree as sequential"
-    other = run("numpy.sum", "--n", 8, "--against", f"{functions}:backwards")
+    other = run("numpy.sum", *cpu, "--against", f"{functions}:backwards")
     assert other.exit_code == 1
     assert other.output.splitlines()[-3:] == [
         "they part at the sum of a0 … a7 (3 of 7 partial sums are the same):",
@@ -139,7 +140,7 @@ def test_an_entry_of_ptx(run):
 
 def test_products_and_formats(run):
     arguments = ("--n", 40, "--rows", 6, "--columns", 4, "--format", "bf16", "--confirm", 6)
-    result = run("torch.nn.functional:linear", *arguments)
+    result = run("torch.nn.functional:linear", *arguments, "--device", "cpu")
     assert result.exit_code == 0, result.output
     assert "linear adds 40 bf16 terms" in result.output
     assert "added in f32" in result.output
