@@ -132,10 +132,12 @@ class TensorDraw:
                 layout=Layout(data.get("layout", "contiguous")),
             )
         except (KeyError, TypeError) as error:
-            raise ValueError(f"tensor {data!r}: {error!r}") from None
+            raise ValueError(f"tensor {data!r}: {_said(error)}") from None
 
 
 def _check_fields(draw: type[TensorDraw | IntegerDraw], data: Mapping[str, Any]) -> None:
+    if not isinstance(data, Mapping):
+        raise ValueError(f"tensor {data!r}: an object is accepted")
     known = {field.name for field in fields(draw)}
     unknown = sorted(set(data) - known)
     if unknown:
@@ -240,7 +242,7 @@ class IntegerDraw:
                 layout=Layout(data.get("layout", "contiguous")),
             )
         except (KeyError, TypeError) as error:
-            raise ValueError(f"tensor {data!r}: {error!r}") from None
+            raise ValueError(f"tensor {data!r}: {_said(error)}") from None
 
 
 Draw: TypeAlias = TensorDraw | IntegerDraw
@@ -252,7 +254,8 @@ def draw_from_dict(data: Mapping[str, Any]) -> Draw:
     Raises:
         ValueError: it describes none.
     """
-    return (IntegerDraw if "low" in data else TensorDraw).from_dict(data)
+    of_integers = isinstance(data, Mapping) and "low" in data
+    return (IntegerDraw if of_integers else TensorDraw).from_dict(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,4 +296,8 @@ class Example:
             tensors = {name: draw_from_dict(draw) for name, draw in data["tensors"].items()}
             return cls(tensors, dict(data.get("parameters", {})))
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-            raise ValueError(f"example: {error!r} in {text[:80]!r}") from None
+            raise ValueError(f"example {text[:80]!r}: {_said(error)}") from None
+
+
+def _said(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)

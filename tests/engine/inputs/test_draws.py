@@ -137,19 +137,19 @@ PLAIN = {"format": "bf16", "shape": [2, 2]}
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"shape": [1]}, "KeyError.*format"),
-        ({"format": "bf16"}, "KeyError.*shape"),
+        ({"shape": [1]}, "'format' is missing"),
+        ({"format": "bf16"}, "'shape' is missing"),
         (PLAIN | {"famly": "ties"}, "unknown field 'famly'; known are family, format, layout"),
         (PLAIN | {"shape": 3}, "not iterable"),
         (PLAIN | {"shape": ["a"]}, "invalid literal"),
-        (PLAIN | {"seed": None}, "TypeError"),
+        (PLAIN | {"seed": None}, "not 'NoneType'"),
         (PLAIN | {"seed": -3}, "seed -3"),
-        (PLAIN | {"patches": [[0, 5]]}, "TypeError"),
+        (PLAIN | {"patches": [[0, 5]]}, "non-string"),
         (PLAIN | {"patches": [[9, "0x0"]]}, "outside"),
         (PLAIN | {"layout": "diagonal"}, "diagonal"),
-        (PLAIN | {"format": ["bf16"]}, "TypeError"),
-        ([1, 2], "unknown field|TypeError"),
-        (None, "TypeError"),
+        (PLAIN | {"format": ["bf16"]}, "unhashable"),
+        ([1, 2], "an object is accepted"),
+        (None, "an object is accepted"),
     ],
     ids=str,
 )
@@ -162,7 +162,7 @@ def test_foreign_data_is_a_value_error(data: Any, message: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"tensors": 5}', '{"tensor": {}}'])
 def test_text_that_is_no_example_is_a_value_error(text: str) -> None:
-    with pytest.raises(ValueError, match="example: "):
+    with pytest.raises(ValueError, match="example "):
         Example.from_json(text)
 
 
