@@ -42,7 +42,8 @@ class Environment:
         capability: its compute capability, as "9.0", or None.
         driver: version of the GPU driver, or None.
         packages: versions of the packages that compute.
-        settings: environment variables that are set and change arithmetic or code generation.
+        settings: environment variables that are set and change arithmetic or code generation; of
+            paths the last part.
     """
 
     exactness: str
@@ -87,7 +88,7 @@ def collect(root: Path | None = None) -> Environment:
         driver=_driver() if gpu else None,
         packages={name: version for name in _PACKAGES if (version := _version(name))},
         settings={
-            name: value
+            name: Path(value).name if Path(value).is_absolute() else value
             for name, value in sorted(os.environ.items())
             if name.startswith(("EXACTNESS_", "TRITON_")) or name == "ATEN_CPU_CAPABILITY"
         },

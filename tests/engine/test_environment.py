@@ -80,11 +80,13 @@ def test_settings_are_those_that_change_bits(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setenv("EXACTNESS_QNORM_F32_ACC", "1")
     monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
+    monkeypatch.setenv("TRITON_PTXAS_PATH", "/somewhere/bin/ptxas")
     monkeypatch.setenv("SECRET_TOKEN", "x")
     assert environment.collect().settings == {
         "ATEN_CPU_CAPABILITY": "default",
         "EXACTNESS_QNORM_F32_ACC": "1",
         "TRITON_INTERPRET": "1",
+        "TRITON_PTXAS_PATH": "ptxas",
     }
 
 
