@@ -39,6 +39,7 @@ test: lint
 
 lint: $(INSTALLED)
 	$(RUN) ruff check .
+	$(RUN) ruff format --check --quiet .
 	$(RUN) mypy
 
 docs: $(INSTALLED_DOCS)

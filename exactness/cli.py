@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import click
 
 import exactness
-from exactness.errors import UsageError
+from exactness.errors import INTERRUPTED, UsageError
 
 R = TypeVar("R")
 
@@ -36,7 +36,7 @@ class _OneLine(click.ClickException):
 class _Stopped(_OneLine):
     """Ctrl-C."""
 
-    exit_code = 130
+    exit_code = INTERRUPTED
 
 
 @contextmanager

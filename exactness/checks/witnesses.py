@@ -46,7 +46,7 @@ def load(project: Project, claim: str) -> list[Witness]:
         if data["schema_version"] != SCHEMA_VERSION:
             raise ValueError(f"schema version {data['schema_version']}")
         return [
-            Witness(entry["mutant"], Example.from_json(json.dumps(entry["example"])))
+            Witness(entry["mutant"], Example.from_dict(entry["example"]))
             for entry in data["witnesses"]
         ]
     except (ValueError, KeyError, TypeError) as error:

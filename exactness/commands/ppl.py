@@ -21,7 +21,7 @@ from rich.progress import (
 
 from exactness import machines
 from exactness.catalogue import Catalogue
-from exactness.errors import UsageError
+from exactness.errors import INTERRUPTED, UsageError
 from exactness.project import Project
 from exactness.quality import charts, words
 from exactness.quality.legs import LEGS, REORDERED, VARIANT, Leg
@@ -31,9 +31,6 @@ from exactness.quality.result import Result
 from exactness.quality.run import MOST, Request, Run
 from exactness.quality.store import Store
 from exactness.writing import check_writable, write_atomically
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
 
 REPORT = "report.json"
 PICTURES = ("token-differences.svg", "kl-divergence.svg", "norm-errors.svg")

@@ -105,10 +105,7 @@ def _example(entries: list[Entry], options: Options) -> Check:
 
 def _read_example(text: str) -> Example:
     try:
-        data = json.loads(text)
-        if not (isinstance(data, dict) and isinstance(data.get("tensors"), dict)):
-            raise ValueError("an object with tensors is accepted")
-        return Example.from_json(text)
+        return Example.from_dict(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--example: {error}") from None
 

@@ -292,11 +292,24 @@ class Example:
             ValueError: not an example; the message says what is wrong.
         """
         try:
-            data = json.loads(text)
-            tensors = {name: draw_from_dict(draw) for name, draw in data["tensors"].items()}
-            return cls(tensors, dict(data.get("parameters", {})))
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-            raise ValueError(f"example {text[:80]!r}: {_said(error)}") from None
+            return cls.from_dict(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"example {text[:80]!r}: {error}") from None
+
+    @classmethod
+    def from_dict(cls, data: object) -> Example:
+        """The example that the JSON of `to_json` holds.
+
+        Raises:
+            ValueError: not an example.
+        """
+        if not (isinstance(data, Mapping) and isinstance(data.get("tensors"), Mapping)):
+            raise ValueError("an object with tensors is accepted")
+        tensors = {name: draw_from_dict(draw) for name, draw in data["tensors"].items()}
+        parameters = data.get("parameters", {})
+        if not isinstance(parameters, Mapping):
+            raise ValueError(f"parameters {parameters!r}: an object is accepted")
+        return cls(tensors, dict(parameters))
 
 
 def _said(error: Exception) -> str:

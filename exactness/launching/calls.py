@@ -169,7 +169,6 @@ def guard(*tensors: Any) -> Callable[..., bool]:
 
     if not tensors or tensors[0] is None or len(set(map(id, tensors))) < len(tensors):
         return unlike
-
     try:
         guards: Any = torch._C._dynamo.guards
         made: Callable[..., bool] = guards.TensorGuards(
@@ -183,7 +182,7 @@ def guard(*tensors: Any) -> Callable[..., bool]:
 
 
 def unlike(*tensors: Any) -> bool:
-    """What a guard says that knows nothing."""
+    """A guard that knows nothing of tensors; without any there is nothing to know."""
     return not tensors
 
 

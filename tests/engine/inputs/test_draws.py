@@ -160,7 +160,19 @@ def test_foreign_data_is_a_value_error(data: Any, message: str) -> None:
         Example.from_json(json.dumps({"tensors": {"x": data}}))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"tensors": 5}', '{"tensor": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "3",
+        "null",
+        '{"tensors": 5}',
+        '{"tensor": {}}',
+        '{"tensors": {}, "parameters": 3}',
+    ],
+)
 def test_text_that_is_no_example_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="example "):
         Example.from_json(text)
